@@ -85,14 +85,14 @@ def made_once(session_folder: Path) -> MadeOnce:
     """Return a function that gives a folder of this session, made by the first worker that needs it."""
 
     def folder(name: str, make: Callable[[Path], object]) -> Path:
-        made, draft = session_folder / f"made_{name}", session_folder / f"draft_{name}"
+        finished, draft = session_folder / f"made_{name}", session_folder / f"draft_{name}"
         with (session_folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not made.exists():
+            if not finished.exists():
                 draft.mkdir(exist_ok=True)
                 make(draft)
-                draft.rename(made)
-        return made
+                draft.rename(finished)
+        return finished
 
     return folder
 
@@ -140,9 +140,9 @@ def data_folder() -> Callable[[str], Path]:
 
     def folder(name: str) -> Path:
         root = os.environ.get("CAPBENCH_DATA")
-        found = Path(root) / name if root else None
-        if found is not None and found.is_dir():
-            return found
+        path = Path(root) / name if root else None
+        if path is not None and path.is_dir():
+            return path
         reason = f"needs the raw data set '{name}': CAPBENCH_DATA names the folder that holds it"
         if os.environ.get("CAPBENCH_REQUIRE_DATA"):
             pytest.fail(reason)

@@ -11,10 +11,10 @@ from capbench.adapters import Encoded
 
 def stacked(batches: Iterator[Encoded]) -> np.ndarray:
     """Return all features, where no input failed."""
-    found: dict[int, np.ndarray] = {}
+    vectors: dict[int, np.ndarray] = {}
     for batch in batches:
         assert not batch.failures
-        assert not found.keys() & batch.vectors.keys()
-        found |= batch.vectors
-    assert sorted(found) == list(range(len(found)))
-    return np.stack([found[position] for position in range(len(found))])
+        assert not vectors.keys() & batch.vectors.keys()
+        vectors |= batch.vectors
+    assert sorted(vectors) == list(range(len(vectors)))
+    return np.stack([vectors[position] for position in range(len(vectors))])

@@ -41,7 +41,7 @@ def make_record(
     version, effective, published = take("version", 1.0), take("effective", 100), take("published", None)
     alias, model, encoder = take("alias", task), take("model", None), take("encoder", None)
     keys = {key: key.split(".") for key in values}
-    metrics = dict.fromkeys(one[0] for one in keys.values())
+    metrics = dict.fromkeys(parts[0] for parts in keys.values())
     config = {
         "model": "hf" if model else None,
         "model_args": take("model_args", {}),
@@ -92,7 +92,7 @@ def make_record(
                 "statistic": parts_of[1] if len(parts_of) > 1 else "mean",
                 "label": [
                     LABELS.get(parts_of[0], parts_of[0]),
-                    " ".join(LABELS.get(one, one) for one in parts_of[1:]) or "mean",
+                    " ".join(LABELS.get(part, part) for part in parts_of[1:]) or "mean",
                 ],
                 "n": effective,
                 "low": _plus(values[key], -0.02),

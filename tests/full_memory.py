@@ -22,9 +22,9 @@ def fill_cpu() -> None:
 FULL_MEMORY = {"gpu": fill_gpu, "cpu": fill_cpu}
 
 
-def batch_size(*given: Any, **named: Any) -> int:
+def batch_size(*arguments: Any, **named: Any) -> int:
     """Return how many inputs a model is given."""
-    return len(named.get("input_ids", given[-1] if given else ()))
+    return len(named.get("input_ids", arguments[-1] if arguments else ()))
 
 
 def fits(
@@ -50,11 +50,11 @@ def fits(
     """
     method, sizes = getattr(owner, name), []
 
-    def small(*given: Any, **named: Any) -> Any:
-        sizes.append(size(*given, **named))
+    def small(*arguments: Any, **named: Any) -> Any:
+        sizes.append(size(*arguments, **named))
         if sizes[-1] > most:
             fill()
-        return method(*given, **named)
+        return method(*arguments, **named)
 
     patch.setattr(owner, name, small)
     return sizes

@@ -33,15 +33,15 @@ def train_until_killed(call: TrainingCall, folder: Path, step: int) -> None:
 
 def assert_alike(folder: Path, undisturbed: Path, weights: str) -> None:
     """Assert that two trainings ended with the same weights, in a file of this name, checkpoints and histories."""
-    found, expected = (load_file(one / "weights" / weights) for one in (folder, undisturbed))
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], one) for name, one in expected.items())
-    (state, tensors), (expected_state, expected_tensors) = (load(one / LAST) for one in (folder, undisturbed))
+    ours, expected = (load_file(place / "weights" / weights) for place in (folder, undisturbed))
+    assert ours.keys() == expected.keys()
+    assert all(torch.equal(ours[name], tensor) for name, tensor in expected.items())
+    (state, tensors), (expected_state, expected_tensors) = (load(place / LAST) for place in (folder, undisturbed))
     assert state == expected_state
-    assert all(torch.equal(tensors[name], one) for name, one in expected_tensors.items())
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected_tensors.items())
     lines, expected_lines = (
-        [{key: value for key, value in line.items() if key != "seconds"} for line in read_history(one)]
-        for one in (folder, undisturbed)
+        [{key: value for key, value in line.items() if key != "seconds"} for line in read_history(place)]
+        for place in (folder, undisturbed)
     )
     assert lines == expected_lines
 

@@ -31,8 +31,8 @@ def agreement_record(
     """Return a record of metrics with one statistic."""
     results: dict[str, Any] = {"name": task, "alias": task}
     intervals, higher, printed = {}, {}, {}
-    for metric, given in values.items():
-        value, low, high = given or (None, None, None)
+    for metric, numbers in values.items():
+        value, low, high = numbers or (None, None, None)
         key = f"{metric}.{statistic}"
         results[f"{key},none"] = value
         higher[key] = higher_is_better
@@ -132,7 +132,7 @@ def with_histograms(
             np.add.at(counts, (np.asarray(rows), bins), 1)
             return counts.tolist()
 
-        word_rows = [(one - edges_of_words[0]) // width for one in words]
+        word_rows = [(count - edges_of_words[0]) // width for count in words]
         histograms[metric] = {
             "edges": edges.tolist(),
             "counts": np.bincount(bins, minlength=20).tolist(),

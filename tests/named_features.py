@@ -37,8 +37,8 @@ class NamedFeatures(Encoder):
     def texts(self, texts: Sequence[str]) -> Iterator[Encoded]:
         self.encoded += texts
         of = self.features if callable(self.features) else self.features.get
-        found = {at: np.array(one) for at, one in enumerate(map(of, texts)) if one is not None}
-        yield Encoded(found, {at: "cannot be read" for at in range(len(texts)) if at not in found})
+        vectors = {at: np.array(vector) for at, vector in enumerate(map(of, texts)) if vector is not None}
+        yield Encoded(vectors, {at: "cannot be read" for at in range(len(texts)) if at not in vectors})
 
     def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
         raise NotImplementedError

@@ -21,15 +21,15 @@ def served(application: Any, command: str, port: int = 0) -> Iterator[str]:
     """Serve pages from a thread of this process, and give the address that the server prints."""
     import uvicorn
 
-    told: queue.Queue[str] = queue.Queue()
+    addresses: queue.Queue[str] = queue.Queue()
     started: list[uvicorn.Server] = []
     run = uvicorn.Server.run
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn.Server, "run", lambda server, sockets: (started.append(server), run(server, sockets)))
-        given = {"command": command, "holds": "sees all", "port": port, "announce": told.put}
-        thread = threading.Thread(target=serve, args=(application,), kwargs=given)
+        arguments = {"command": command, "holds": "sees all", "port": port, "announce": addresses.put}
+        thread = threading.Thread(target=serve, args=(application,), kwargs=arguments)
         thread.start()
-        yield told.get(timeout=60)
+        yield addresses.get(timeout=60)
         started[0].should_exit = True
         thread.join(60)
 
@@ -70,14 +70,14 @@ def violations(page: Page, axe: str, width: int, themes: Sequence[str]) -> list[
     assert page.evaluate("window.ran") is None
     # By the tester's hand, past the policy that lets nothing else in.
     page.evaluate(axe + "; null")
-    found = [["", *one] for one in page.evaluate(_RUN, _WHOLE)]
+    faults = [["", *fault] for fault in page.evaluate(_RUN, _WHOLE)]
     for theme in themes:
         page.emulate_media(color_scheme=theme)
         dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
         assert dark == (theme == "dark")
         if width == _WIDE:
-            found += [[theme, *one] for one in page.evaluate(_RUN_OF_COLOURS, _OF_COLOURS)]
-    return found
+            faults += [[theme, *fault] for fault in page.evaluate(_RUN_OF_COLOURS, _OF_COLOURS)]
+    return faults
 
 
 _RUN = """async (options) => {

@@ -22,31 +22,31 @@ class Markup(HTMLParser):
         self.links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
+        attributes = dict(attrs)
         if tag == "script":
-            self.scripts.append(told.get("src"))
+            self.scripts.append(attributes.get("src"))
         if tag in ("style", "iframe", "object", "embed", "base"):
             self.faults.append(tag)
-        self.faults += [name for name in told if name.startswith("on") or name == "style"]
-        self.links += [str(told[name]) for name in ("href", "src", "action") if name in told]
+        self.faults += [name for name in attributes if name.startswith("on") or name == "style"]
+        self.links += [str(attributes[name]) for name in ("href", "src", "action") if name in attributes]
 
 
 def markup(text: str) -> Markup:
     """Return what a page holds."""
-    found = Markup()
-    found.feed(text)
-    return found
+    parsed = Markup()
+    parsed.feed(text)
+    return parsed
 
 
 def require_texts(pages: Iterable[str], own: str) -> None:
     """Require that pages show hostile texts as texts, run an application's own scripts, and lead nowhere else."""
     shown = ""
     for page in pages:
-        found = markup(page)
-        assert found.scripts == [f"/assets/{name}.js" for name in ("theme", "token", "columns", own)]
-        assert found.faults == []
-        assert [one for one in found.links if not one.startswith(("/", "#", "data:,"))] == []
+        parsed = markup(page)
+        assert parsed.scripts == [f"/assets/{name}.js" for name in ("theme", "token", "columns", own)]
+        assert parsed.faults == []
+        assert [link for link in parsed.links if not link.startswith(("/", "#", "data:,"))] == []
         shown += page
     # Texts are shown, and not left out.
-    for one in ("&lt;img src=x onerror=", "&lt;/script&gt;&lt;script&gt;", "&lt;svg onload=", "&lt;/title&gt;"):
-        assert one in shown
+    for text in ("&lt;img src=x onerror=", "&lt;/script&gt;&lt;script&gt;", "&lt;svg onload=", "&lt;/title&gt;"):
+        assert text in shown

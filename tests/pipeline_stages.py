@@ -37,7 +37,7 @@ class Add(Stage):
         return ("text",)
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        made: list[Generated] = []
+        outcomes: list[Generated] = []
         folder = Path(self.settings.folder)
         for row in rows:
             fate = folder / f"kill-{self.name}-{row.id}"
@@ -49,14 +49,14 @@ class Add(Stage):
             os.close(number)
             text = row.values["text"]
             if "bad" in text or "busy" in text:
-                made.append(NotGenerated("is bad" if "bad" in text else "is busy", passing="busy" in text))
+                outcomes.append(NotGenerated("is bad" if "bad" in text else "is busy", passing="busy" in text))
             else:
-                made.append(
+                outcomes.append(
                     row.having(
                         self.name, {"counts": {"letters": len(self.settings.add)}}, text=text + self.settings.add
                     )
                 )
-        return made
+        return outcomes
 
 
 class Scripted(Judge):
@@ -75,7 +75,7 @@ class Scripted(Judge):
         judgements: dict[int, Judgement] = {}
         failures: dict[int, str] = {}
         for at, request in enumerate(requests):
-            before = sum(one.prompt == request.prompt and one.system == request.system for one in self.asked)
+            before = sum(asked.prompt == request.prompt and asked.system == request.system for asked in self.asked)
             self.asked.append(request)
             answer = self.answer(request, before)
             if answer is None:
@@ -103,8 +103,8 @@ def rows_of(folder: Path, name: str = "rows.jsonl") -> list[dict[str, Any]]:
 
 def made_of(stage: Stage, row: PipelineRow, models: Models | None = None) -> Any:
     """Return what a stage makes of one row."""
-    (made,) = stage.carry_out([row], models or Models())
-    return made
+    (outcome,) = stage.carry_out([row], models or Models())
+    return outcome
 
 
 def asked_of(

@@ -66,15 +66,15 @@ def begin_session(
     """Begin a session of the task that :func:`make_task` made in a folder; return what was left out, too."""
     path = folder / "task" / "photos.yaml"
     task = load_task(path)[0]
-    given = recorded([str(folder / f"{system}.jsonl") for system in systems])
-    items, failures = collect(task, path, DataLocations(), given, subset=False)
+    captioners = recorded([str(folder / f"{system}.jsonl") for system in systems])
+    items, failures = collect(task, path, DataLocations(), captioners, subset=False)
     images = TaskImages(task, path, DataLocations())
-    told = {
+    fields = {
         "task": "photos",
         "version": "1.0",
         "questions": questions_of(aspects, better),
         "systems": tuple(systems),
-        "captions": tuple(one.fingerprint()["sha256"] for one in given),
+        "captions": tuple(captioner.fingerprint()["sha256"] for captioner in captioners),
         "seed": 1,
         "sample": None,
         "subset": False,
@@ -82,7 +82,7 @@ def begin_session(
     }
     session = begin(
         folder / name,
-        Design(**{**told, **design}),
+        Design(**{**fields, **design}),
         items,
         lambda item: picture_of(images.read(item.id, item.image)),
         failures,

@@ -30,7 +30,7 @@ def write_rated(folder: Path, rows: Sequence[Mapping[str, Any] | str], **keys: A
 
     A task of another name than ``rated`` has its file and its rows by that name.
     """
-    lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     name = keys.get("task", TASK["task"])
     file = "rows.jsonl" if name == TASK["task"] else f"{name}.jsonl"
     task = {**TASK, "dataset_kwargs": {"data_files": file}, **keys}

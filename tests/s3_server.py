@@ -57,21 +57,21 @@ class S3Server:
             method = environment["REQUEST_METHOD"]
             self.requests.append((method, environment["PATH_INFO"]))
             environment.pop(self.deaf_to, None)
-            told = self.always or self._next(self.answers, method)
-            if told:
+            status = self.always or self._next(self.answers, method)
+            if status:
                 # What is sent is read, or the connection breaks before the answer.
                 environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
-                return self._say(told, start)
+                return self._say(status, start)
             with one_at_a_time:
-                told = self._next(self.answers_after, method)
-                answer = list(bucket(environment, (lambda *_: None) if told else start))
-            return self._say(told, start) if told else answer
+                status = self._next(self.answers_after, method)
+                answer = list(bucket(environment, (lambda *_: None) if status else start))
+            return self._say(status, start) if status else answer
 
         return application
 
     @staticmethod
-    def _next(told: dict[str, list[int]], method: str) -> int:
-        return told[method].pop(0) if told.get(method) else 0
+    def _next(answers: dict[str, list[int]], method: str) -> int:
+        return answers[method].pop(0) if answers.get(method) else 0
 
     @staticmethod
     def _say(status: int, start: Callable[..., Any]) -> Iterable[bytes]:

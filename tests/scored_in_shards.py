@@ -59,9 +59,17 @@ def scored_in_shards(
         scores.append(metric.score(shard, context, state))
         sums.append(stored(metric.sums(scores[-1], shard.weights)))
     ordered = Scores(
-        in_order(pieces, [one.values for one in scores]),
-        {name: in_order(pieces, [one.parts[name] for one in scores]) for name in scores[0].parts},
-        {int(which[at]): why for which, one in zip(pieces, scores, strict=True) for at, why in one.failures.items()},
-        {int(which[at]): what for which, one in zip(pieces, scores, strict=True) for at, what in one.remarks.items()},
+        in_order(pieces, [score.values for score in scores]),
+        {name: in_order(pieces, [score.parts[name] for score in scores]) for name in scores[0].parts},
+        {
+            int(which[at]): why
+            for which, score in zip(pieces, scores, strict=True)
+            for at, why in score.failures.items()
+        },
+        {
+            int(which[at]): remark
+            for which, score in zip(pieces, scores, strict=True)
+            for at, remark in score.remarks.items()
+        },
     )
     return ordered, metric.value(add_sums(sums))

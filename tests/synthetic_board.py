@@ -53,7 +53,7 @@ def record(task: str, model: str | None, keys: list[tuple[str, str]], seed: int)
     random = np.random.default_rng(seed)
     metrics = list(dict.fromkeys(metric for metric, _ in keys))
     values = {f"{metric}.{statistic}": round(float(random.uniform(0.2, 0.6)), 6) for metric, statistic in keys}
-    made = make_record(
+    content = make_record(
         task,
         values=values,
         model=model,
@@ -75,12 +75,12 @@ def record(task: str, model: str | None, keys: list[tuple[str, str]], seed: int)
     for metric, statistic in keys:
         # Names of metrics hold points, too.
         names = {"metric": metric, "statistic": statistic, "label": [label(metric), label(statistic)]}
-        made["intervals"][f"{metric}.{statistic}"] |= {**names, "n": 16992}
-    made["n-samples"] = {task: {"original": 5822, "effective": 5664}}
-    made["configs"][task]["metric_list"] = [{"metric": "cider"}]
+        content["intervals"][f"{metric}.{statistic}"] |= {**names, "n": 16992}
+    content["n-samples"] = {task: {"original": 5822, "effective": 5664}}
+    content["configs"][task]["metric_list"] = [{"metric": "cider"}]
     groups = {metric: "ab"[place % 2] for place, metric in enumerate(metrics)}
-    made["significance"] = {"kendall_b": {"alpha": 0.05, "resamples": 1000, "seed": 1234, "groups": groups}}
-    return made
+    content["significance"] = {"kendall_b": {"alpha": 0.05, "resamples": 1000, "seed": 1234, "groups": groups}}
+    return content
 
 
 def histogram(random: np.random.Generator) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def make_board(folder: Path, tasks: int = 3, models: int = 4) -> Board:
     runs = [_agreement_run(folder)]
     tables = [_agreement_table(runs[0])]
     for place in range(1, tasks):
-        made = list(_model_runs(folder, f"captions_{place:02}", models, place))
-        runs += made
-        tables.append(_model_table(made))
+        of_table = list(_model_runs(folder, f"captions_{place:02}", models, place))
+        runs += of_table
+        tables.append(_model_table(of_table))
     names = [row.name for row in tables[1].rows if row.kind == "measured"]
     ranks = RankTable(
         "model",
@@ -154,13 +154,13 @@ def make_board(folder: Path, tasks: int = 3, models: int = 4) -> Board:
 
 def _cell(run: BoardRun, key: str, everyone: list[float], printed: bool, letters: str = "") -> Cell:
     """Return the cell of a result of a run, with its rank among some values."""
-    one = run.record.results[key]
-    assert one.value is not None
-    assert one.interval is not None
-    rank = sorted(everyone, reverse=True).index(one.value) + 1
+    result = run.record.results[key]
+    assert result.value is not None
+    assert result.interval is not None
+    rank = sorted(everyone, reverse=True).index(result.value) + 1
     beside = PrintedValue(0.4, "40.0", "PAC-S++", 1) if printed else None
     group = letters[rank % 2] if letters else ""
-    return Cell(one.value, one.interval.low, one.interval.high, one.n, beside, group, rank)
+    return Cell(result.value, result.interval.low, result.interval.high, result.n, beside, group, rank)
 
 
 def _agreement_run(folder: Path) -> BoardRun:
@@ -170,19 +170,19 @@ def _agreement_run(folder: Path) -> BoardRun:
     (folder / key / "pictures").mkdir()
     (folder / key / PICTURE).write_bytes(jpeg())
     pictures = {f"sample {place}": PICTURE for place in range(40)}
-    made = record("ratings", None, keys, 1) | {"pictures": pictures}
-    return BoardRun(key, folder / key, Record(made), ("50 of 400 documents (--limit)", HOSTILE[0]))
+    content = record("ratings", None, keys, 1) | {"pictures": pictures}
+    return BoardRun(key, folder / key, Record(content), ("50 of 400 documents (--limit)", HOSTILE[0]))
 
 
 def _agreement_table(run: BoardRun) -> TaskTable:
-    columns = tuple(Column(one, label(one), 100.0, 2, True) for one in STATISTICS)
+    columns = tuple(Column(statistic, label(statistic), 100.0, 2, True) for statistic in STATISTICS)
     rows = []
     values = {key: result.value or 0.0 for key, result in run.record.results.items()}
     ranked = sorted(METRICS, key=lambda metric: -values[f"{metric}.kendall_b"])
     for metric in ranked:
         cells = [
-            _cell(run, f"{metric}.{one}", [values[f"{other}.{one}"] for other in METRICS], True, "ab")
-            for one in STATISTICS
+            _cell(run, f"{metric}.{statistic}", [values[f"{other}.{statistic}"] for other in METRICS], True, "ab")
+            for statistic in STATISTICS
         ]
         model = "openai-clip-vit-b-32" if metric == "clip_s" else ""
         rows.append(BoardRow(label(metric), model, "measured", run.key, tuple(cells), run.marks))
@@ -202,17 +202,17 @@ def _model_runs(folder: Path, task: str, models: int, seed: int) -> Iterator[Boa
     for place, model in enumerate(names):
         keys = [(metric, "mean") for metric in METRICS[:5]]
         key = f"{task}/{model}/20261120T1229{place:02}-{seed:08x}"
-        made = record(task, model, keys, 1000 * seed + place)
+        content = record(task, model, keys, 1000 * seed + place)
         # A record of an older version has none of the newer keys.
         for name in ("significance", "histograms", "samples", "redistribution", "pictures"):
-            del made[name]
-        yield BoardRun(key, folder / f"{task}-{place}", Record(made))
+            del content[name]
+        yield BoardRun(key, folder / f"{task}-{place}", Record(content))
 
 
 def _model_table(runs: list[BoardRun]) -> TaskTable:
     task = runs[0].record.task
     columns = tuple(Column(metric, label(metric), 100.0, 2, True) for metric in METRICS[:5])
-    every = {one.key: [run.record.results[f"{one.key}.mean"].value or 0.0 for run in runs] for one in columns}
+    every = {column.key: [run.record.results[f"{column.key}.mean"].value or 0.0 for run in runs] for column in columns}
     rows = []
     for run in runs:
         cells = [_cell(run, f"{key}.mean", values, key == "cider") for key, values in every.items()]

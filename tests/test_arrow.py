@@ -17,7 +17,13 @@ MANY = [None if number % 7 == 3 else number for number in range(50)]
 
 @pytest.mark.parametrize(
     "values",
-    [[], ["a"], ["", None, "é\U0001f600", "b\0c"], [None, None], [None if one is None else str(one) for one in MANY]],
+    [
+        [],
+        ["a"],
+        ["", None, "é\U0001f600", "b\0c"],
+        [None, None],
+        [None if item is None else str(item) for item in MANY],
+    ],
 )
 def test_texts_are_those_of_pyarrow(values: list[str | None]):
     _equal(arrow.texts(values), pyarrow.array(values, pyarrow.string()))
@@ -33,9 +39,9 @@ def test_numbers_are_read_back_from_whatever_part_of_whichever_chunk(values: lis
     column = pyarrow.chunked_array([pyarrow.array(values, kind), pyarrow.array([2.5, None, 3], kind)])
     expected = np.array([np.nan if value is None else value for value in [*values, 2.5, None, 3]])
     for first in (0, 1, len(values)):
-        found = arrow.numbers(column[first:])
-        assert found.dtype == np.float64
-        assert np.array_equal(found, expected[first:], equal_nan=True)
+        numbers = arrow.numbers(column[first:])
+        assert numbers.dtype == np.float64
+        assert np.array_equal(numbers, expected[first:], equal_nan=True)
     assert np.array_equal(arrow.numbers(column.chunk(0)), expected[: len(values)], equal_nan=True)
 
 
@@ -61,9 +67,9 @@ def test_numbers_in_lists_are_read_back_with_how_many_each_has():
 def test_truths_are_read_back_and_one_that_is_missing_is_none():
     values = [True, None, False] * 7
     for first in (0, 1, 9, 21):
-        assert arrow.truths(pyarrow.array(values)[first:]).tolist() == [one is True for one in values[first:]]
-        every = pyarrow.array([one is True for one in values])
-        assert arrow.truths(every[first:]).tolist() == [one is True for one in values[first:]]
+        assert arrow.truths(pyarrow.array(values)[first:]).tolist() == [value is True for value in values[first:]]
+        every = pyarrow.array([value is True for value in values])
+        assert arrow.truths(every[first:]).tolist() == [value is True for value in values[first:]]
 
 
 @pytest.mark.parametrize("values", [[], [1], [0.5, None, -0.0], [None], MANY])
@@ -99,6 +105,6 @@ sys.exit("pandas" in sys.modules)
     subprocess.run([sys.executable, "-c", work], check=True)
 
 
-def _equal(found: Any, expected: Any) -> None:
-    found.validate(full=True)
-    assert found.type == expected.type and found.equals(expected)
+def _equal(column: Any, expected: Any) -> None:
+    column.validate(full=True)
+    assert column.type == expected.type and column.equals(expected)

@@ -85,7 +85,7 @@ def test_folder_of_a_killed_process_goes_too_and_a_link_so_named_is_not_followed
     (here / dead / "run.json").write_text("{")
     (here / f"{dead}-2").symlink_to(here / "mine")
     write_whole(here / "file", "new")
-    assert {one.name for one in here.iterdir()} == {"mine", "file", "other"}
+    assert {path.name for path in here.iterdir()} == {"mine", "file", "other"}
     assert (here / "mine" / "kept").exists()
 
 
@@ -154,9 +154,9 @@ def test_temporary_folder_is_this_users_alone_and_goes_also_that_of_a_killed_pro
     assert len(list(place.iterdir())) == 2
     with temporary_folder() as folder:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert {one.name for one in place.iterdir()} == {"capbench-notes", folder.name}
+        assert {path.name for path in place.iterdir()} == {"capbench-notes", folder.name}
         (folder / "file").write_text("")
-    assert [one.name for one in place.iterdir()] == ["capbench-notes"]
+    assert [path.name for path in place.iterdir()] == ["capbench-notes"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks")

@@ -67,21 +67,21 @@ def test_bar_waits_until_its_step_takes_long_and_then_no_more(monkeypatch: pytes
 
 
 def test_run_of_tasks_tells_which_task_and_which_step():
-    told: list[str] = []
+    steps: list[str] = []
 
     def progress(step: str) -> Reporter:
-        told.append(step)
+        steps.append(step)
         return unheard
 
     settings = {"metrics": ["length", "bleu_1"], "limit": 20, "progress": progress}
     capbench.evaluate(tasks=["shapes_expert", "shapes_foil"], resamples=20, **settings)
-    assert list(dict.fromkeys(told)) == [
+    assert list(dict.fromkeys(steps)) == [
         "task 1 of 2, step 1 of 3: length",
         "task 1 of 2, step 2 of 3: bleu_1",
         "task 1 of 2, step 3 of 3: intervals",
         "task 2 of 2, step 1 of 2: length",
         "task 2 of 2, step 2 of 2: bleu_1",
     ]
-    told.clear()
+    steps.clear()
     capbench.evaluate("iiw-p5b", ["iiw_400"], resamples=0, **settings)
-    assert list(dict.fromkeys(told)) == ["step 1 of 3: captions", "step 2 of 3: length", "step 3 of 3: bleu_1"]
+    assert list(dict.fromkeys(steps)) == ["step 1 of 3: captions", "step 2 of 3: length", "step 3 of 3: bleu_1"]

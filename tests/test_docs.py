@@ -48,7 +48,7 @@ def commands(document: Path) -> Iterator[tuple[int, str, bool]]:
                 yield number, held, True
             held = ""
         else:
-            yield from ((number, found, False) for found in re.findall(r"`(bench [^`]+)`", line))
+            yield from ((number, command, False) for command in re.findall(r"`(bench [^`]+)`", line))
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
@@ -97,7 +97,7 @@ def faults_of(options: argparse.Namespace) -> Iterator[str]:
             continue
         spec = resolve_model(name, arguments)
         known = inspect.signature(adapters[spec.adapter]).parameters
-        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
+        if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
             yield from (f"{name} has no {key}" for key in spec.arguments if key not in known)
     for text in split_metrics(getattr(options, "metrics", None) or []):
         entry = read_metric(text)
@@ -110,7 +110,7 @@ def faults_of(options: argparse.Namespace) -> Iterator[str]:
         load_suite(suite)
     tasks = getattr(options, "tasks", None) or []
     if not getattr(options, "include_path", None):
-        named = [name for one in ([tasks] if isinstance(tasks, str) else tasks) for name in one.split(",")]
+        named = [name for listed in ([tasks] if isinstance(tasks, str) else tasks) for name in listed.split(",")]
         build_index().resolve([name for name in named if not PLACEHOLDER.search(name)])
     if gen := getattr(options, "gen_kwargs", ""):
         parse_arguments(gen, "--gen_kwargs")
@@ -121,12 +121,12 @@ def test_every_command_is_understood(document: Path, capsys: pytest.CaptureFixtu
     faults = []
     for line, command, is_typed in commands(document):
         try:
-            found = list(faults_of_command(command, is_typed))
+            messages = list(faults_of_command(command, is_typed))
         except SystemExit:
-            found = [capsys.readouterr().err.splitlines()[-1]]
+            messages = [capsys.readouterr().err.splitlines()[-1]]
         except (BenchError, ValueError) as error:
-            found = [str(error)]
-        faults += [f"{document.name}:{line}: {command}: {one}" for one in found]
+            messages = [str(error)]
+        faults += [f"{document.name}:{line}: {command}: {message}" for message in messages]
     assert not faults, "\n".join(faults)
 
 
@@ -173,8 +173,8 @@ def test_figures_of_papers_are_those_that_they_print():
     checked = 0
     for row in [*rows("Metrics"), *rows("Statistics")]:
         for said, paper, table in re.findall(r"([^.]*(?:\d\.\d[^.]*)*) \(([\w+-]+), table (\d+)\)", row[-1]):
-            records = [one for one in load(PAPERS[paper]).records if str(one.table) == table]
-            printed = {one.value for one in records} | {one.value / 100 for one in records}
+            records = [record for record in load(PAPERS[paper]).records if str(record.table) == table]
+            printed = {record.value for record in records} | {record.value / 100 for record in records}
             for number in re.findall(r"(?<![\d.])\d+\.\d+", said):
                 digits = len(number.partition(".")[2])
                 assert float(number) in {round(value, digits) for value in printed}, (row[0], number)

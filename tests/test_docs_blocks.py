@@ -122,8 +122,8 @@ SHELL = {"", "bash", "console"}
 def blocks(document: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the place, the language and the text of each block of a document."""
     text = document.read_text(encoding="utf-8")
-    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE):
-        yield f"{document.name}:{text[: found.start()].count(chr(10)) + 1}", found[1], found[2]
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE):
+        yield f"{document.name}:{text[: match.start()].count(chr(10)) + 1}", match[1], match[2]
 
 
 def typed(document: Path) -> Iterator[tuple[str, list[str]]]:
@@ -173,9 +173,11 @@ def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[st
             # What stands in results/runs: to score it again, as 'verify' does, needs the data.
             for name in ("flickr8k_expert", "composite"):
                 shutil.copytree(ROOT / "results/runs" / name, folder / "runs" / name)
-        given = [one for word in words for one in (sorted(map(str, folder.glob(word))) if "*" in word else [word])]
+        arguments = [
+            argument for word in words for argument in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
+        ]
         few = ["--limit", "4", "--bootstrap", "10"] if words[0] == "run" else []
-        if main([*given, *few]) != 0:
+        if main([*arguments, *few]) != 0:
             faults.append(f"{' '.join(words)}: {capsys.readouterr().err}")
     assert not faults, "\n".join(faults)
     for name in ("leaderboard/index.html", "agreement.svg", "table.tex", "scores.csv", "lm_tasks"):
@@ -186,13 +188,13 @@ def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_each_command_that_is_carried_out_stands_in_a_document():
-    told = [words for document in DOCUMENTS for _, words in typed(document)]
-    assert not [" ".join(words) for words in carried_out() if words not in told]
+    in_documents = [words for document in DOCUMENTS for _, words in typed(document)]
+    assert not [" ".join(words) for words in carried_out() if words not in in_documents]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_are_of_a_known_kind(document: Path, folder: Path, capsys: pytest.CaptureFixture[str]):
-    faults = [f"{place}: {one}" for place, words in typed(document) for one in faults_of_command(words, capsys)]
+    faults = [f"{place}: {fault}" for place, words in typed(document) for fault in faults_of_command(words, capsys)]
     assert not faults, "\n".join(faults)
 
 
@@ -235,8 +237,8 @@ def faults_of_recipe(words: list[str]) -> Iterator[str]:
 
 
 def test_every_reason_is_of_a_command():
-    told = [" ".join(words) for document in DOCUMENTS for _, words in typed(document)]
-    assert not [known for known in TOLD if not any(re.match(known, words) for words in told)]
+    in_documents = [" ".join(words) for document in DOCUMENTS for _, words in typed(document)]
+    assert not [known for known in TOLD if not any(re.match(known, words) for words in in_documents)]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -246,14 +248,14 @@ def test_blocks_are_of_a_known_kind(document: Path, tmp_path: Path, monkeypatch:
     faults = []
     for place, language, text in blocks(document):
         if language in SHELL:
-            found = faults_of_shell(text)
+            messages = faults_of_shell(text)
         elif language == "python":
-            found = faults_of_python(text, EXAMPLES.get(document.name, {}))
+            messages = faults_of_python(text, EXAMPLES.get(document.name, {}))
         elif language in checks:
-            found = checks[language](text)
+            messages = checks[language](text)
         else:
-            found = [f"a block of '{language}': nobody looks at such"]
-        faults += [f"{place}: {one}" for one in found]
+            messages = [f"a block of '{language}': nobody looks at such"]
+        faults += [f"{place}: {message}" for message in messages]
     assert not faults, "\n".join(faults)
 
 
@@ -262,18 +264,18 @@ def faults_of_shell(text: str) -> Iterator[str]:
     lines = text.replace("\\\n", "").splitlines()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    told = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-    if not told and not any(re.match(r"bench |make |pip |python |apt-get ", line) for line in lines):
+    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    if not commands and not any(re.match(r"bench |make |pip |python |apt-get ", line) for line in lines):
         return  # A listing.
-    for line in told or lines:
+    for line in commands or lines:
         words = shlex.split(line, comments=True)
         if not words or words[0] == "bench":
             continue
         if words[0] == "make":
-            yield from (f"no target '{one}'" for one in words[1:] if "=" not in one and one not in targets)
+            yield from (f"no target '{word}'" for word in words[1:] if "=" not in word and word not in targets)
         elif words[:2] == ["pip", "install"]:
             named = re.findall(r"\[([\w,]+)\]", line)
-            yield from (f"no extra '{one}'" for many in named for one in many.split(",") if one not in extras)
+            yield from (f"no extra '{extra}'" for many in named for extra in many.split(",") if extra not in extras)
         elif words[:2] == ["python", "-m"]:
             if find_spec(words[2]) is None:
                 yield f"no module {words[2]}"
@@ -303,7 +305,7 @@ def faults_of_imports(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("capbench"):
             module = importlib.import_module(str(node.module))
-            yield from (f"no {one.name} in {node.module}" for one in node.names if not hasattr(module, one.name))
+            yield from (f"no {name.name} in {node.module}" for name in node.names if not hasattr(module, name.name))
 
 
 def faults_of_json(text: str) -> Iterator[str]:
@@ -341,11 +343,11 @@ def faults_of_yaml(text: str) -> Iterator[str]:
     Path("my_ratings.yaml").write_text(block("yaml", "task: my_ratings"))
     Path("block.yaml").write_text(text)
     try:
-        given = parse(Path("block.yaml")).values
-        if kind := next((kind for key, kind in KINDS.items() if key in given), None):
-            kind.model_validate(given)
-        elif set(given) <= set(suite_names()):
-            for suite, rows in given.items():
+        content = parse(Path("block.yaml")).values
+        if kind := next((kind for key, kind in KINDS.items() if key in content), None):
+            kind.model_validate(content)
+        elif set(content) <= set(suite_names()):
+            for suite, rows in content.items():
                 names = {
                     name for row in load_suite(suite).rows for name in (row.metric, row.printed, row.printed_model)
                 }
@@ -353,10 +355,10 @@ def faults_of_yaml(text: str) -> Iterator[str]:
                     RowModel.model_validate(model)
                     if not any(name and row.startswith((name, name.upper())) for name in names):
                         yield f"{suite} has no row '{row}'"
-        elif "trainer" in given:
-            trainers[given["trainer"]].Settings.model_validate(given["objective"])
+        elif "trainer" in content:
+            trainers[content["trainer"]].Settings.model_validate(content["objective"])
         else:
-            TaskConfig.model_validate(PART_OF_A_TASK | given)
+            TaskConfig.model_validate(PART_OF_A_TASK | content)
     except (BenchError, ValueError) as error:
         yield str(error)
 

@@ -80,7 +80,7 @@ def test_example_is_read_as_it_stands(task: str, tmp_path: Path, capsys: pytest.
     options = ["--format", "json", "--bootstrap", "0", "--output_path", str(tmp_path / "runs")]
     assert main(["run", *where, "--task", task, *model, *options]) == 0
     results = {
-        (one["metric"], one["statistic"], one["category"]): one["value"] for one in json.loads(capsys.readouterr().out)
+        (row["metric"], row["statistic"], row["category"]): row["value"] for row in json.loads(capsys.readouterr().out)
     }
     *key, value = EXPECTED[task]
     assert results[tuple(key)] == pytest.approx(value, abs=1e-5)

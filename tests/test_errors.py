@@ -10,7 +10,7 @@ from capbench.errors import BenchError, MetricError, TaskError, UsageError, coun
 
 def test_what_is_counted_once_is_in_the_singular():
     numbers = (0, 1, 2, 1200, 1.0, 0.5, 2.0)
-    assert [counted(one, "unit") for one in numbers] == [
+    assert [counted(number, "unit") for number in numbers] == [
         "0 units", "1 unit", "2 units", "1,200 units", "1 unit", "0.5 units", "2 units",
     ]  # fmt: skip
 
@@ -37,11 +37,11 @@ def test_all_checks_are_carried_out_and_said_as_one():
         return check
 
     require_all(lambda: 1)
-    one = fails("No jar.", "Get it.")
+    check = fails("No jar.", "Get it.")
     with pytest.raises(MetricError) as caught:
-        require_all(lambda: 1, one)
+        require_all(lambda: 1, check)
     assert caught.value.parts == (caught.value,)
     with pytest.raises(MetricError) as caught:
-        require_all(lambda: require_all(one, fails("No Java.", "")), fails("No words.", "Read."))
+        require_all(lambda: require_all(check, fails("No Java.", "")), fails("No words.", "Read."))
     assert str(caught.value) == "No jar. No Java. No words.\nGet it.\nRead."
     assert [part.message for part in caught.value.parts] == ["No jar.", "No Java.", "No words."]

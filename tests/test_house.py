@@ -124,13 +124,13 @@ def imports_of(file: Path, root: Path = ROOT) -> Iterator[Import]:
         if isinstance(node, ast.ImportFrom):
             named = node.module.split(".") if node.module else []
             if node.level:
-                base, names = [*parts[: len(parts) - node.level], *named], [one.name for one in node.names]
+                base, names = [*parts[: len(parts) - node.level], *named], [name.name for name in node.names]
             elif named and named[0] == "capbench":
-                base, names = named[1:], [one.name for one in node.names]
+                base, names = named[1:], [name.name for name in node.names]
         elif isinstance(node, ast.Import):
-            for one in node.names:
-                if one.name.split(".")[0] == "capbench":
-                    base, names = one.name.split(".")[1:], [""]
+            for alias in node.names:
+                if alias.name.split(".")[0] == "capbench":
+                    base, names = alias.name.split(".")[1:], [""]
         for name in names or ():
             whole = root.joinpath(*(base or ()), name)
             is_module = bool(name) and (whole.is_dir() or whole.with_suffix(".py").is_file())
@@ -140,32 +140,32 @@ def imports_of(file: Path, root: Path = ROOT) -> Iterator[Import]:
 
 def rank(module: str, groups: tuple[tuple[str, ...], ...]) -> tuple[int, str]:
     """Return the group of a module, and which of its members it is; the most particular one counts."""
-    found = [
+    ranked = [
         (len(member), number, member)
         for number, group in enumerate(groups)
         for member in group
         if module == member or module.startswith(member + ".")
     ]
-    _, number, member = max(found, default=(0, -1, ""))
+    _, number, member = max(ranked, default=(0, -1, ""))
     return number, member
 
 
 def arrows_up(root: Path, files: list[Path]) -> list[str]:
     """Return the imports that lean on something above, or beside."""
     faults = []
-    for one in (found for file in files for found in imports_of(file, root)):
-        package = one.source.split(".")[0]
-        if one.is_registered and package == one.target.split(".")[0]:
+    for link in (link for file in files for link in imports_of(file, root)):
+        package = link.source.split(".")[0]
+        if link.is_registered and package == link.target.split(".")[0]:
             continue  # The registry of a package names its rooms.
-        if any(one.source == source and one.target.startswith(room) for source, room in ASKS_FOR):
+        if any(link.source == source and link.target.startswith(room) for source, room in ASKS_FOR):
             continue
         layers = [FLOORS]
-        if package == one.target.split(".")[0] and package in ROOMS:
+        if package == link.target.split(".")[0] and package in ROOMS:
             layers.append(tuple((room,) for room in ROOMS[package]))
         for groups in layers:
-            (low, here), (high, there) = rank(one.target, groups), rank(one.source, groups)
-            if one.source and here != there and low >= high:
-                faults.append(f"{one.place}: {one.source} imports {one.target}, which stands above or beside it")
+            (low, here), (high, there) = rank(link.target, groups), rank(link.source, groups)
+            if link.source and here != there and low >= high:
+                faults.append(f"{link.place}: {link.source} imports {link.target}, which stands above or beside it")
     return faults
 
 

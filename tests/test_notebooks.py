@@ -67,7 +67,8 @@ def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any]
 def shown(outputs: Outputs, kind: str) -> str:
     """Return what a cell showed of a kind: of a MIME type, or what it printed on a stream."""
     return "".join(
-        one.get("data", {}).get(kind, one.get("text", "") if one.get("name") == kind else "") for one in outputs
+        output.get("data", {}).get(kind, output.get("text", "") if output.get("name") == kind else "")
+        for output in outputs
     )
 
 

@@ -69,7 +69,7 @@ def may_hold_a_phrase(source: Path) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_sentences_of_a_page_are_short(page: Path):
-    long = [one for one in sentences(page) if len(re.findall(r"\w[\w'-]*", one)) > LONGEST]
+    long = [sentence for sentence in sentences(page) if len(re.findall(r"\w[\w'-]*", sentence)) > LONGEST]
     assert not long, "\n".join(long)
 
 
@@ -78,7 +78,7 @@ def test_a_phrase_is_found_over_the_parts_of_a_string(tmp_path: Path):
     for text in ('"they share a\\n letter"', '("they share a "\n    f"letter {1}")', '"""They share\n    a letter."""'):
         source.write_text(text, encoding="utf-8")
         assert may_hold_a_phrase(source)
-        assert any("share a letter" in one for one in texts(source))
+        assert any("share a letter" in text for text in texts(source))
     source.write_text('"they have a letter in common"', encoding="utf-8")
     assert not may_hold_a_phrase(source)
 
@@ -87,10 +87,10 @@ def test_no_phrase_has_a_better_one():
     written = {page: [page.read_text(encoding="utf-8")] for page in PAGES}
     sources = [*ROOT.glob("*.py"), *(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))]
     written |= {source: list(texts(source)) for source in sources if may_hold_a_phrase(source)}
-    found = [
+    faults = [
         f"{file.relative_to(ROOT)}: '{phrase}': {better}"
         for file, its in written.items()
         for phrase, better in BETTER.items()
         if any(phrase in text.lower() for text in its)
     ]
-    assert not found, "\n".join(found)
+    assert not faults, "\n".join(faults)

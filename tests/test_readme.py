@@ -44,8 +44,8 @@ def paint(*paths: str) -> None:
 def block(language: str, containing: str, of: str = "README.md") -> str:
     text = (ROOT / of).read_text(encoding="utf-8")
     blocks = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
-    (found,) = (text for text in blocks if containing in text)
-    return found
+    (content,) = (text for text in blocks if containing in text)
+    return content
 
 
 def test_task_of_a_folder_of_images_runs_with_recorded_captions(tmp_path, capsys):
@@ -90,12 +90,12 @@ def test_caption_is_explained_as_the_readme_shows(capsys):
 
 def test_table_of_the_readme_is_that_of_the_kept_run():
     (folder,) = (ROOT / "results/runs/flickr8k_expert").glob("*/*")
-    results = {one.label: one for one in capbench.load_run(folder)["flickr8k_expert"].results}
+    results = {result.label: result for result in capbench.load_run(folder)["flickr8k_expert"].results}
     rows = re.findall(r"^\| ([\w-]+) \| ([\d.]+) \| ([\d.]+) to ([\d.]+) \| (\w) \|", README, flags=re.MULTILINE)
     assert len(rows) == 4
     for metric, *values, _ in rows:
-        one = results[metric, "τ-c"]
-        assert [f"{100 * value:.2f}" for value in (one.value, one.interval.low, one.interval.high)] == values
+        result = results[metric, "τ-c"]
+        assert [f"{100 * value:.2f}" for value in (result.value, result.interval.low, result.interval.high)] == values
 
 
 def test_python_example_of_the_readme_runs(capsys):

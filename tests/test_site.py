@@ -96,12 +96,12 @@ def test_page_that_the_navigation_leaves_out_and_link_to_nothing_are_named(tmp_p
         ("tasks/index.md", [entry.name for entry in build_index().tasks]),
         ("commands/index.md", list(COMMANDS)),
         ("python.md", capbench.__all__),
-        ("yaml.md", [name for name, one in TaskConfig.model_fields.items() if not one.alias] + TEMPLATES),
+        ("yaml.md", [name for name, field in TaskConfig.model_fields.items() if not field.alias] + TEMPLATES),
     ],
 )
 def test_reference_has_every_name(pages: Path, page: str, names: list[str]):
-    found = re.findall(r"[\w.+-]+", (pages / "reference" / page).read_text(encoding="utf-8"))
-    missing = set(names) - {*found, *(word.removeprefix("capbench.").rstrip(".") for word in found)}
+    words = re.findall(r"[\w.+-]+", (pages / "reference" / page).read_text(encoding="utf-8"))
+    missing = set(names) - {*words, *(word.removeprefix("capbench.").rstrip(".") for word in words)}
     assert not missing
 
 
@@ -154,7 +154,7 @@ def test_key_is_told_with_what_it_holds_its_default_and_its_meaning(pages: Path)
 
 def test_key_without_a_meaning_is_refused():
     class Silent(BaseModel):
-        told: int = 1
+        shown: int = 1
         """Something."""
         untold: str = ""
 
@@ -229,7 +229,7 @@ def test_overview_names_every_task():
 
 def test_page_on_task_files_has_every_key():
     page = (ROOT / "docs/tasks.md").read_text(encoding="utf-8")
-    keys = [name for name, one in TaskConfig.model_fields.items() if not one.alias]
+    keys = [name for name, field in TaskConfig.model_fields.items() if not field.alias]
     # A key that one protocol alone has may stand with that, which the site shows, too.
     page += " ".join(protocols[name].__doc__ or "" for name in protocols)
     assert not [key for key in [*keys, *TEMPLATES] if not re.search(rf"\b{key}\b", page)]

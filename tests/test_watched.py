@@ -47,7 +47,7 @@ def test_each_kind_of_event_is_seen_with_what_it_is_of(tmp_path: Path):
 def test_what_is_forbidden_is_refused_and_seen_and_nothing_is_seen_afterwards():
     with watched(forbid=ASKING) as events, pytest.raises(Forbidden, match=r"look up localhost: forbidden"):
         socket.create_connection(("localhost", 9))
-    assert [one for one in events if one.kind in ASKING] == [Event("look up", "localhost")]
+    assert [event for event in events if event.kind in ASKING] == [Event("look up", "localhost")]
     before = len(events)
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname()).close()

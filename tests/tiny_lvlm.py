@@ -219,7 +219,7 @@ def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
             add_cross_attention=True, bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
         ),
     }  # fmt: skip
-    config = VisionEncoderDecoderConfig(**{name: one.to_dict() for name, one in towers.items()})
+    config = VisionEncoderDecoderConfig(**{name: tower.to_dict() for name, tower in towers.items()})
     start = {"decoder_start_token_id": tokenizer.bos_token_id, "pad_token_id": tokenizer.eos_token_id}
     config.update({**start, "eos_token_id": tokenizer.eos_token_id})
     images = ViTImageProcessor(size={"height": 32, "width": 32})

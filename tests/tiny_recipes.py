@@ -32,6 +32,6 @@ def call_of(recipe: str, changes: Sequence[str] = ()) -> TrainingCall:
 
 def unit_vectors(encoded: Iterable[Encoded]) -> torch.Tensor:
     """Return ``[n, d]`` unit vectors of what an encoder gives, in the order of its inputs."""
-    found = {at: vector for batch in encoded for at, vector in batch.vectors.items()}
-    features = torch.from_numpy(np.stack([found[at] for at in sorted(found)]))
+    vectors = {at: vector for batch in encoded for at, vector in batch.vectors.items()}
+    features = torch.from_numpy(np.stack([vectors[at] for at in sorted(vectors)]))
     return torch.nn.functional.normalize(features, dim=1)

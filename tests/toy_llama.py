@@ -46,10 +46,10 @@ def toy_llama(seed: int, sharp: float, loud: float, end: float, groups: int = 4)
     return model.eval()
 
 
-def toy_prompt(made: Mapping[str, Any]) -> torch.Tensor:
+def toy_prompt(case: Mapping[str, Any]) -> torch.Tensor:
     """Return ``[1, prompt]`` token ids: ``before`` of a text, ``image`` of an image, ``after`` of a text."""
-    drawn = np.random.default_rng([made["seed"], 7])
-    ids = drawn.integers(4, 48, made["before"] + 1 + made["after"])
+    drawn = np.random.default_rng([case["seed"], 7])
+    ids = drawn.integers(4, 48, case["before"] + 1 + case["after"])
     ids[0] = 0
-    image = [IMAGE] * made["image"]
-    return torch.from_numpy(np.concatenate([ids[: made["before"]], image, ids[made["before"] + 1 :]])[None])
+    image = [IMAGE] * case["image"]
+    return torch.from_numpy(np.concatenate([ids[: case["before"]], image, ids[case["before"] + 1 :]])[None])

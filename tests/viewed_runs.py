@@ -104,10 +104,10 @@ def _made(folder: Path) -> Viewed:
     _write(folder / "plain.jsonl", lambda row: {"id": _id(row), "caption": caption(row)})
     hostile = folder / f"{HOSTILE[0]}.jsonl"
     _write(hostile, lambda row: {"id": _id(row), "caption": caption(row + row % 3) + HOSTILE[row % 4]})
-    given = {"include_path": [tasks], "output_path": folder / "runs", "resamples": 100}
+    options = {"include_path": [tasks], "output_path": folder / "runs", "resamples": 100}
     for file in (folder / "plain.jsonl", hostile):
-        capbench.evaluate(model="captions", model_args={"path": str(file)}, tasks=["captioned"], **given)
-    capbench.evaluate(tasks=["rated"], **given)
+        capbench.evaluate(model="captions", model_args={"path": str(file)}, tasks=["captioned"], **options)
+    capbench.evaluate(tasks=["rated"], **options)
     runs = Runs([folder / "runs"]).all()[0]
     first, second = sorted((run for run in runs if run.record.task == "captioned"), key=lambda run: run.record.date)
     return Viewed(folder, first, second, next(run for run in runs if run.record.task == "rated"))
@@ -128,5 +128,5 @@ def _row(row: int) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, made: Callable[[int], dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(made(row)) + "\n" for row in range(ROWS)), encoding="utf-8")
+def _write(path: Path, row_of: Callable[[int], dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row_of(row)) + "\n" for row in range(ROWS)), encoding="utf-8")

@@ -26,11 +26,11 @@ class Event(NamedTuple):
 
     Attributes:
         kind: What.
-        what: The file (links followed), address, program, module, file of the code, or class.
+        target: The file (links followed), address, program, module, file of the code, or class.
     """
 
     kind: Kind
-    what: str
+    target: str
 
 
 class Forbidden(OSError):  # noqa: N818 - named for what it says
@@ -68,27 +68,27 @@ _LIBRARIES = (f"{sys.prefix}{os.sep}", f"{sys.base_prefix}{os.sep}", str(PACKAGE
 
 
 def _heard(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _WATCHERS or (told := _TOLD.get(event)) is None or getattr(_INSIDE, "busy", False):
+    if not _WATCHERS or (describe := _TOLD.get(event)) is None or getattr(_INSIDE, "busy", False):
         return
     # What is done here to say what it was is none of it.
     _INSIDE.busy = True
     try:
-        found = told(*arguments)
+        noted = describe(*arguments)
     finally:
         _INSIDE.busy = False
-    if found is None:
+    if noted is None:
         return
     for watcher in _WATCHERS:
-        watcher.events.append(found)
-    if any(found.kind in watcher.forbidden for watcher in _WATCHERS):
-        raise Forbidden(f"{found.kind} {found.what}: forbidden here")
+        watcher.events.append(noted)
+    if any(noted.kind in watcher.forbidden for watcher in _WATCHERS):
+        raise Forbidden(f"{noted.kind} {noted.target}: forbidden here")
 
 
 def _opened(path: Any, mode: str | None, flags: int) -> Event | None:
     if not isinstance(path, str | bytes | os.PathLike):
         # A number of a file that is open.
         return None
-    writes = any(one in mode for one in "wax+") if mode else bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    writes = any(letter in mode for letter in "wax+") if mode else bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
     return Event("write" if writes else "read", _real(path))
 
 
@@ -136,7 +136,7 @@ def _looked_up(host: Any, *_: Any) -> Event | None:
 def _started(program: Any, *arguments: Any) -> Event:
     command = arguments[0] if arguments else program
     words = [command] if isinstance(command, str | bytes | os.PathLike) else command
-    return Event("start", " ".join(os.fsdecode(one) for one in words))
+    return Event("start", " ".join(os.fsdecode(word) for word in words))
 
 
 def _ran(code: Any) -> Event:

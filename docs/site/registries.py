@@ -68,8 +68,8 @@ def metrics_section() -> Iterator[Leaf]:
     """
     for name, metric in metrics.items():
         needs = ", ".join(sorted(metric.needs)) or "only the caption"
-        what = next(kind for kind in metric.__mro__ if kind.__doc__)
-        yield name, _titled(metric.label, name), (_first_line(what), needs), _metric(name, metric, needs)
+        kind = next(kind for kind in metric.__mro__ if kind.__doc__)
+        yield name, _titled(metric.label, name), (_first_line(kind), needs), _metric(name, metric, needs)
 
 
 def _metric(name: str, metric: type[Metric], needs: str) -> str:
@@ -215,8 +215,8 @@ def commands_section() -> Iterator[Leaf]:
         importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
         # Fixed width, independent of the terminal.
         with patch.dict("os.environ", COLUMNS="100"):
-            what, _, example = summary.partition(": bench ")
-            yield name, f"bench {name}", (what, f"`bench {example}`"), f"```text\n{parser.format_help()}```"
+            purpose, _, example = summary.partition(": bench ")
+            yield name, f"bench {name}", (purpose, f"`bench {example}`"), f"```text\n{parser.format_help()}```"
 
 
 def _printed(*arguments: str) -> str:

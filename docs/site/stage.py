@@ -83,8 +83,8 @@ def check(target: Path) -> None:
     linked = {
         (page, link): os.path.normpath(Path(page).parent / link) for page, links in pages.items() for link in links
     }
-    found = {*navigation(), *(path for path in linked.values() if path.startswith("reference/"))}
-    if left_out := pages.keys() - found:
+    named = {*navigation(), *(path for path in linked.values() if path.startswith("reference/"))}
+    if left_out := pages.keys() - named:
         raise LookupError(f"mkdocs.yml: the navigation lacks {', '.join(sorted(left_out))}")
     if broken := [f"{page}: {link}" for (page, link), path in linked.items() if not (target / path).exists()]:
         raise LookupError("these pages link to files that are not on the site:\n" + "\n".join(broken))

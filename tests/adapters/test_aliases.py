@@ -76,12 +76,12 @@ def test_file_holds_one_alias_or_several(tmp_path: Path, monkeypatch: pytest.Mon
         "two: {adapter: captions, path: two.jsonl, size: 2M, source: hub/two}\n"
         "three: {adapter: captions, path: three.jsonl}\n"
     )
-    found = list_aliases()
-    assert list(found) == ["one", "three", "two"]
+    aliases = list_aliases()
+    assert list(aliases) == ["one", "three", "two"]
     # What begins with ./ ships with the alias.
-    assert found["one"].arguments == {"path": str(tmp_path / "one.jsonl")}
-    assert found["two"].arguments == {"path": "two.jsonl"}
-    assert (found["two"].size, found["two"].source) == ("2M", "hub/two")
+    assert aliases["one"].arguments == {"path": str(tmp_path / "one.jsonl")}
+    assert aliases["two"].arguments == {"path": "two.jsonl"}
+    assert (aliases["two"].size, aliases["two"].source) == ("2M", "hub/two")
     assert resolve_model("two", "name=other").size == "2M"
 
 
@@ -89,9 +89,9 @@ def test_folder_with_an_alias_in_it_is_a_model(tmp_path: Path):
     folder = tmp_path / "trained"
     folder.mkdir()
     (folder / "model.yaml").write_text("adapter: captions\npath: ./captions.jsonl\n")
-    found = resolve_model(str(folder), "subset=true")
-    assert (found.name, found.adapter) == ("trained", "captions")
-    assert found.arguments == {"path": str(folder / "captions.jsonl"), "subset": True}
+    model = resolve_model(str(folder), "subset=true")
+    assert (model.name, model.adapter) == ("trained", "captions")
+    assert model.arguments == {"path": str(folder / "captions.jsonl"), "subset": True}
     with pytest.raises(UsageError, match="unknown model"):
         resolve_model(str(tmp_path))
 

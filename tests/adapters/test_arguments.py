@@ -55,10 +55,10 @@ SENTENCE = (
     ],
 )
 def test_arguments_are_numbers_truth_values_null_or_text(text: str, expected: dict[str, Any]):
-    found = parse_arguments(text, "--model_args")
-    assert found == expected
-    assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
-    json.dumps(found)
+    arguments = parse_arguments(text, "--model_args")
+    assert arguments == expected
+    assert [type(value) for value in arguments.values()] == [type(value) for value in expected.values()]
+    json.dumps(arguments)
 
 
 @pytest.mark.parametrize("text", ["pretrained", "a=1,b", "b,a=1", "=5", " =5"])
@@ -106,7 +106,7 @@ def test_values_written_as_json_come_back(arguments: dict[str, Any]):
 @given(st.text(alphabet="ab=,'\"[]{}: \\\\1_-", max_size=30))
 def test_whatever_is_given_is_read_or_refused(text: str):
     try:
-        found = parse_arguments(text, "x")
+        arguments = parse_arguments(text, "x")
     except UsageError:
         return
-    json.dumps(found)
+    json.dumps(arguments)

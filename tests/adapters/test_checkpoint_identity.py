@@ -20,14 +20,14 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_digests_follow_the_content(tmp_path: Path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"a")
+    first, other = tmp_path / "one", tmp_path / "other"
+    first.write_bytes(b"a")
     other.write_bytes(b"b")
-    before = digest_of_files([one, other])
-    assert before == digest_of_files([other, one])
-    assert checkpoint_digest(one) != checkpoint_digest(other)
+    before = digest_of_files([first, other])
+    assert before == digest_of_files([other, first])
+    assert checkpoint_digest(first) != checkpoint_digest(other)
     other.write_bytes(b"ccc")
-    assert digest_of_files([one, other]) != before
+    assert digest_of_files([first, other]) != before
     with pytest.raises(AdapterError, match="No such file"):
         checkpoint_digest(tmp_path / "missing")
 
@@ -37,10 +37,10 @@ def test_folder_is_known_by_its_files_and_not_by_its_place(tmp_path: Path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")
         (tmp_path / name / "README.md").write_text(name)
-    one, other = (checkpoint_identity(str(tmp_path / name), None) for name in ("one", "other"))
-    assert one == other
+    first, other = (checkpoint_identity(str(tmp_path / name), None) for name in ("one", "other"))
+    assert first == other
     (tmp_path / "one" / "chat_template.jinja").write_text("{{ text }}")
-    assert checkpoint_identity(str(tmp_path / "one"), None) != one
+    assert checkpoint_identity(str(tmp_path / "one"), None) != first
 
 
 def test_name_on_the_hub_is_known_by_its_commit(hub_cache: Path, tmp_path: Path):

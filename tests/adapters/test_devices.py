@@ -68,14 +68,14 @@ class Memory:
         self.tried.append(list(batch))
         if size > self.holds:
             self.fill()
-        return [-one for one in batch]
+        return [-thing for thing in batch]
 
 
 @pytest.mark.parametrize("fill", FULL_MEMORY.values(), ids=FULL_MEMORY)
 def test_batch_is_halved_until_it_fits_and_the_size_is_kept_to(fill: Callable[[], None]):
     memory, size = Memory(2, fill), BatchSize(5)
-    found = list(size.batches([1, 2, 3, 4, 5, 6, 7], memory.things))
-    assert found == [([1, 2], [-1, -2]), ([3, 4], [-3, -4]), ([5, 6], [-5, -6]), ([7], [-7])]
+    batches = list(size.batches([1, 2, 3, 4, 5, 6, 7], memory.things))
+    assert batches == [([1, 2], [-1, -2]), ([3, 4], [-3, -4]), ([5, 6], [-5, -6]), ([7], [-7])]
     assert [len(batch) for batch in memory.tried] == [5, 2, 2, 2, 1]
     assert size.now == 2
 
@@ -87,37 +87,37 @@ def test_thing_that_does_not_fit_by_itself_is_given_out_with_nothing_made():
 def test_things_of_lengths_are_counted_with_their_padding():
     memory = Memory(1000)
     # 3 × 9 is above 20 and 2 × 9 is not; then 4 × 5 is not.
-    made = [batch for batch, _ in BatchSize(20).batches([9, 8, 5, 4, 4, 4, 1], memory.tokens, length=int)]
-    assert made == [[9, 8], [5, 4, 4, 4], [1]]
+    batches = [batch for batch, _ in BatchSize(20).batches([9, 8, 5, 4, 4, 4, 1], memory.tokens, length=int)]
+    assert batches == [[9, 8], [5, 4, 4, 4], [1]]
     # A longer one that comes later widens all before it: 3 × 7 is above 20.
     assert [batch for batch, _ in BatchSize(20).batches([2, 2, 7, 2], memory.tokens, length=int)] == [[2, 2], [7, 2]]
 
 
 def test_size_of_things_of_lengths_is_halved_from_what_did_not_fit():
     memory, size = Memory(10), BatchSize(1000)
-    found = [batch for batch, _ in size.batches([6, 5, 4, 3, 2, 2, 1], memory.tokens, length=int)]
+    batches = [batch for batch, _ in size.batches([6, 5, 4, 3, 2, 2, 1], memory.tokens, length=int)]
     # 7 × 6 = 42 does not fit, nor do 21 // 6 = 3 of them; then 18 // 2 = 9.
     assert memory.tried[:3] == [[6, 5, 4, 3, 2, 2, 1], [6, 5, 4], [6]]
-    assert found == [[6], [5], [4, 3], [2, 2, 1]]
+    assert batches == [[6], [5], [4, 3], [2, 2, 1]]
     assert size.now == 9
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 60), st.integers(0, 80))
 def test_all_things_come_once_in_order_whatever_fits(lengths: list[int], now: int, holds: int):
     lengths = sorted(lengths, reverse=True)
-    found = list(BatchSize(now).batches(range(len(lengths)), lambda batch: _held(batch, lengths, holds),
+    batches = list(BatchSize(now).batches(range(len(lengths)), lambda batch: _held(batch, lengths, holds),
                                         length=lengths.__getitem__))  # fmt: skip
-    assert [one for batch, _ in found for one in batch] == list(range(len(lengths)))
-    for batch, made in found:
-        if made is None:
+    assert [thing for batch, _ in batches for thing in batch] == list(range(len(lengths)))
+    for batch, results in batches:
+        if results is None:
             assert len(batch) == 1
             assert lengths[batch[0]] > holds
         else:
-            assert made == list(batch)
+            assert results == list(batch)
 
 
 def _held(batch: Sequence[int], lengths: list[int], holds: int) -> list[int]:
-    if len(batch) * max(lengths[one] for one in batch) > holds:
+    if len(batch) * max(lengths[thing] for thing in batch) > holds:
         raise MemoryError
     return list(batch)
 

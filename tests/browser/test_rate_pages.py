@@ -93,8 +93,8 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     asked = {"scales": {"aspects": SCALES, "references": True}, "choices": {"better": BETTER}}
     with ExitStack() as servers:
         yield {
-            kind: servers.enter_context(pages_of(make_session(tmp_path_factory.mktemp(kind), rows=2, **given)))
-            for kind, given in asked.items()
+            kind: servers.enter_context(pages_of(make_session(tmp_path_factory.mktemp(kind), rows=2, **settings)))
+            for kind, settings in asked.items()
         }
 
 
@@ -114,8 +114,8 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
         page = context.pages[0]
 
         def look(name: str, page: Page = page) -> None:
-            if found := violations(page, axe, width, themes):
-                faults[name] = found
+            if violated := violations(page, axe, width, themes):
+                faults[name] = violated
 
         rater = f"rater-{width}"
         if kind == "scales":

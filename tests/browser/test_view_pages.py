@@ -51,8 +51,8 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
     faults = {}
     for name, path in pages_of(viewed).items():
         page.goto(own + path)
-        if found := violations(page, axe, width, themes):
-            faults[name] = found
+        if violated := violations(page, axe, width, themes):
+            faults[name] = violated
     context.close()
     assert (faults, said) == ({}, [])
 

@@ -98,8 +98,8 @@ def write_task(tmp_path: Path) -> Callable[..., Path]:
 def write_captioning_task(write_task: Callable[..., Path]) -> Callable[..., Path]:
     """Return a function that writes the task as one in which a model writes the captions."""
     asked: dict[str, Any] = {"output_type": "generate_until", "doc_to_text": "Describe."}
-    given = dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics"))
-    return lambda **keys: write_task(**{**asked, **given, **keys})
+    usual = dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics"))
+    return lambda **keys: write_task(**{**asked, **usual, **keys})
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def run_small(bench: Bench, write_task: Callable[..., Path], tmp_path: Path) -> 
         folder = tmp_path / "tasks"
         if not folder.exists():
             write_task()
-        given = ("--task", "small", "--include_path", folder, "--output_path", tmp_path / "runs")
-        return bench("run", *given, "--bootstrap", 0, *arguments)
+        options = ("--task", "small", "--include_path", folder, "--output_path", tmp_path / "runs")
+        return bench("run", *options, "--bootstrap", 0, *arguments)
 
     return run
 
@@ -122,15 +122,15 @@ def copy_of_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
     It takes what decides the run, the folder that the copy goes below, and what makes the run below a folder.
     """
-    made: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
 
     def copy(key: object, output: Path, make: Callable[[Path], object]) -> Path:
         name = json.dumps(key)
-        if name not in made:
-            made[name] = tmp_path_factory.mktemp("made")
-            make(made[name])
-        (record,) = made[name].rglob("run.json")
-        return Path(shutil.copytree(record.parent, output / record.parent.relative_to(made[name])))
+        if name not in folders:
+            folders[name] = tmp_path_factory.mktemp("made")
+            make(folders[name])
+        (record,) = folders[name].rglob("run.json")
+        return Path(shutil.copytree(record.parent, output / record.parent.relative_to(folders[name])))
 
     return copy
 

@@ -48,7 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     captions = [
         {"candidate": "a dog" + " runs" * n, "references": ["a dog runs"], "captions": ["a dog"]} for n in range(6)
     ]
-    rows = [{"id": n, "image": f"{n}.jpg", "rating": n % 3, **one} for n, one in enumerate(captions)]
+    rows = [{"id": n, "image": f"{n}.jpg", "rating": n % 3, **caption} for n, caption in enumerate(captions)]
     for row in rows:
         Image.new("RGB", (8, 8)).save(tasks / row["image"])
     (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -112,7 +112,7 @@ def run_of(world: Path) -> Path:
 
 
 def asked(events: list[Event]) -> list[Event]:
-    return [one for one in events if one.kind in ASKING]
+    return [event for event in events if event.kind in ASKING]
 
 
 @pytest.mark.usefixtures("online")
@@ -148,7 +148,7 @@ def test_module_of_the_evaluate_library_beside_a_task_is_not_even_opened(command
     options = ["--include_path", str(module.parent), "--allow_outside", str(world / "tasks")]
     with watched() as events:
         assert main([*command.split(), *options]) == 0
-    assert [one for one in events if one.what == str(module)] == []
+    assert [event for event in events if event.target == str(module)] == []
 
 
 VISIT = """
@@ -183,4 +183,4 @@ def test_pages_are_served_on_the_loopback_and_nobody_is_asked(world: Path):
         ending.join()
     assert (code, visitor.returncode) == (0, 0)
     assert asked(events) == []
-    assert [one.what for one in events if one.kind == "listen"] == [f"('127.0.0.1', {port})"]
+    assert [event.target for event in events if event.kind == "listen"] == [f"('127.0.0.1', {port})"]

@@ -68,8 +68,8 @@ def caption(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Callab
 
 
 def run_of(bench, output: Path, *arguments: object) -> None:
-    given = ("--task", "small", "--include_path", Path("tasks").resolve(), "--output_path", output)
-    bench("run", *given, "--bootstrap", 0, *arguments).succeeded()
+    options = ("--task", "small", "--include_path", Path("tasks").resolve(), "--output_path", output)
+    bench("run", *options, "--bootstrap", 0, *arguments).succeeded()
 
 
 def captions(right: int, spread: int = 4, seed: int = 0) -> dict[str, str]:
@@ -98,7 +98,7 @@ def as_json(done) -> dict:
 
 
 def by_name(comparison: dict) -> dict[str, dict]:
-    return {one["name"]: one for one in comparison["compared"]}
+    return {row["name"]: row for row in comparison["compared"]}
 
 
 # -- metrics against ratings
@@ -130,12 +130,12 @@ def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, ra
         ("kendall_b", lambda x, y: kendalltau(x, y).statistic),
         ("pearson", lambda x, y: pearsonr(x, y).statistic),
     ):
-        found = as_json(bench("compare", run, "--statistic", statistic, "--format", "json", "--bootstrap", 20))
-        for name, one in by_name(found).items():
+        comparison = as_json(bench("compare", run, "--statistic", statistic, "--format", "json", "--bootstrap", 20))
+        for name, row in by_name(comparison).items():
             flat = [(s, r) for s, rs in zip(samples[name], samples["ratings"], strict=True) for r in rs]
-            assert one["value"] == pytest.approx(oracle(*zip(*flat, strict=True)))
-        (pair,) = found["pairs"]
-        assert pair["value"] == pytest.approx(found["compared"][0]["value"] - found["compared"][1]["value"])
+            assert row["value"] == pytest.approx(oracle(*zip(*flat, strict=True)))
+        (pair,) = comparison["pairs"]
+        assert pair["value"] == pytest.approx(comparison["compared"][0]["value"] - comparison["compared"][1]["value"])
 
 
 def test_pearson_brings_williams_test_and_says_that_rows_of_an_image_are_not_independent(bench, rate):
@@ -155,8 +155,8 @@ def test_metrics_of_one_name_with_other_scores_are_told_apart_by_run(bench, rate
     first, second = rate("length,rouge_l"), rate("rouge_l", output="other")
     rewrite(second, rouge_l=np.random.default_rng(0).random(60))
     first, second = first.rename(first.parent / "monday"), second.rename(second.parent / "tuesday")
-    found = as_json(bench("compare", first, second, "--format", "json", "--bootstrap", 20))
-    assert set(by_name(found)) == {"rouge_l [monday]", "rouge_l [tuesday]", "length"}
+    comparison = as_json(bench("compare", first, second, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(comparison)) == {"rouge_l [monday]", "rouge_l [tuesday]", "length"}
     asked = bench("compare", first, second, "--metrics", "rouge_l", "--bootstrap", 20)
     assert "| ROUGE-L [monday]" in asked.out
     assert "length" not in asked.out
@@ -197,15 +197,15 @@ def test_captioners_are_compared_by_the_mean_over_documents_that_all_have(bench,
     del bad["d0"]
     runs = caption("good", good), caption("bad", bad)
     done = bench("compare", *runs, "--format", "json", "--bootstrap", 200)
-    found = as_json(done)
-    assert (found["subject"], found["metric"], found["statistic"], found["n"]) == (
+    comparison = as_json(done)
+    assert (comparison["subject"], comparison["metric"], comparison["statistic"], comparison["n"]) == (
         "model", "rouge_l", "mean", 29
     )  # fmt: skip
-    assert [one["name"] for one in found["compared"]] == ["good", "bad"]
+    assert [row["name"] for row in comparison["compared"]] == ["good", "bad"]
     table = pyarrow.parquet.read_table(runs[0] / "samples.parquet").to_pydict()
     kept = [s for i, s in zip(table["id"], table["rouge_l"], strict=True) if i != "d0"]
-    assert found["compared"][0]["value"] == pytest.approx(np.mean(kept))
-    assert found["pairs"][0]["p"] == pytest.approx(1 / 201)
+    assert comparison["compared"][0]["value"] == pytest.approx(np.mean(kept))
+    assert comparison["pairs"][0]["p"] == pytest.approx(1 / 201)
     assert "29 documents were scored in all runs (they scored 30, 29)" in done.err
 
 
@@ -248,8 +248,8 @@ def test_runs_of_one_model_are_told_apart_by_how_they_decoded_or_by_folder(bench
     for run, settings in zip(runs, decodings, strict=True):
         if settings:
             rewrite(run, lambda record, s=settings: record["configs"]["small"].update(generation_kwargs=s))
-    found = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
-    assert set(by_name(found)) == {f"model [{name}]" for name in names}
+    comparison = as_json(bench("compare", *runs, "--format", "json", "--bootstrap", 20))
+    assert set(by_name(comparison)) == {f"model [{name}]" for name in names}
 
 
 def test_run_that_repeats_another_is_left_out(bench, caption):
@@ -288,13 +288,13 @@ def preferred(rate) -> Path:
 
 
 def test_preferences_are_compared_by_accuracy_alone_with_mcnemars_test(bench, preferred: Path):
-    found = as_json(bench("compare", preferred, "--format", "json"))
-    assert found["statistic"] == "accuracy"
-    assert {name: one["value"] for name, one in by_name(found).items()} == {
+    comparison = as_json(bench("compare", preferred, "--format", "json"))
+    assert comparison["statistic"] == "accuracy"
+    assert {name: row["value"] for name, row in by_name(comparison).items()} == {
         "rouge_l": pytest.approx(40 / 60),
         "length": pytest.approx(30 / 60),
     }
-    (pair,) = found["pairs"]
+    (pair,) = comparison["pairs"]
     assert pair["value"] == pytest.approx(10 / 60)
     # They differ on 20 pairs, 15 of them for the better one.
     assert pair["classical"]["McNemar"] == pytest.approx(binomtest(15, 20).pvalue)
@@ -405,18 +405,18 @@ def test_cider_leads_on_flickr8k_expert_and_rouge_and_bleu_are_close(data_folder
     assert main(["run", "--task", "flickr8k_expert", *metrics, "--bootstrap", "0", "--output_path", str(tmp_path)]) == 0
     (record,) = tmp_path.rglob("run.json")
     capsys.readouterr()
-    given = ("--statistic", "kendall_c", "--bootstrap", "200", "--format", "json")
-    assert main(["compare", str(record.parent), *given]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["n"], found["images"]) == (16992, 1000)
+    options = ("--statistic", "kendall_c", "--bootstrap", "200", "--format", "json")
+    assert main(["compare", str(record.parent), *options]) == 0
+    (comparison,) = json.loads(capsys.readouterr().out)
+    assert (comparison["n"], comparison["images"]) == (16992, 1000)
     # Table 1 of the PAC-S++ paper: 43.9, 32.3, 30.8.
-    assert [(one["name"], round(100 * one["value"], 1)) for one in found["compared"]] == [
+    assert [(row["name"], round(100 * row["value"], 1)) for row in comparison["compared"]] == [
         ("cider", 43.9),
         ("rouge_l", 32.3),
         ("bleu_4", 30.8),
     ]
-    assert found["compared"][0]["letters"] == "a"
-    (first, second, third) = found["pairs"]
+    assert comparison["compared"][0]["letters"] == "a"
+    (first, second, third) = comparison["pairs"]
     assert first["p"] == second["p"] == pytest.approx(1 / 201)
     # 1.5 points lie at the edge of what a thousand images can tell.
     assert 0.005 < third["p"] < 0.1

@@ -70,7 +70,7 @@ def test_what_few_need_is_listed_with_its_use_and_how_to_get_it(bench, monkeypat
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.delenv("WNSEARCHDIR", raising=False)
     done = bench("doctor")
-    found = findings(done.out)
+    by_subject = findings(done.out)
     assert done.code == 0
     for subject, use, fix in (
         ("WordNet", "CAPTURE's synonyms", "apt-get install wordnet-base"),
@@ -78,10 +78,10 @@ def test_what_few_need_is_listed_with_its_use_and_how_to_get_it(bench, monkeypat
         ("FACTUAL", "CAPTURE's parser 'factual'", "hf download lizhuang144/flan-t5-base-VG-factual-sg"),
         ("text encoder", "CAPTURE's likeness of meaning", "hf download sentence-transformers/"),
     ):
-        assert found[subject][0] == "note" and use in found[subject][1]
+        assert by_subject[subject][0] == "note" and use in by_subject[subject][1]
         assert fix in done.out
-    assert {"spaCy", "spaCy's English"} <= set(found)
+    assert {"spaCy", "spaCy's English"} <= set(by_subject)
     (tmp_path / "wordnet" / "data.noun").touch()
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "wordnet"))
-    found = findings(bench("doctor").out)
-    assert found["WordNet"] == ("ok", f"{tmp_path / 'wordnet'} (CAPTURE's synonyms)")
+    by_subject = findings(bench("doctor").out)
+    assert by_subject["WordNet"] == ("ok", f"{tmp_path / 'wordnet'} (CAPTURE's synonyms)")

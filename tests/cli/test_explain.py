@@ -205,8 +205,8 @@ def facts_of(tmp_path: Path) -> Callable[..., list[object]]:
             verdicts = [{"number": n, "verification": (1, truth, 0)[n]} for n in range(3)]
             rows += [(f"match {' '.join(listed)}", matches, seed), (f"verify {known} {listed[0]}", verdicts, seed)]
         answers = tmp_path / "answers.jsonl"
-        told = [{"prompt": a, "response": json.dumps(b), "seed": c} for a, b, c in rows]
-        answers.write_text("".join(json.dumps(row) + "\n" for row in told))
+        entries = [{"prompt": a, "response": json.dumps(b), "seed": c} for a, b, c in rows]
+        answers.write_text("".join(json.dumps(row) + "\n" for row in entries))
         said = ",".join(f"{key}={value}" for key, value in settings.items())
         return ["explain", "--metric", f"dcscore[{oracle},answers=2,{said}]", "--judge", f"responses:{answers}"]
 
@@ -301,5 +301,5 @@ def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
     ],
 )
 def test_wrong_usage_is_told(bench, metric, arguments: list[str], said: str):
-    given = arguments if "--metric" in arguments else [*arguments, "--metric", metric()]
-    bench("explain", *given).failed(2, said)
+    options = arguments if "--metric" in arguments else [*arguments, "--metric", metric()]
+    bench("explain", *options).failed(2, said)

@@ -43,9 +43,9 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., None]
         )
         file = tmp_path / "captions.jsonl"
         file.write_text("\n".join(json.dumps({"id": i, "caption": c}) for i, c in captions.items()))
-        given = ("--model", f"captions:{file}", "--model_args", f"name={model}", "--bootstrap", 0)
+        options = ("--model", f"captions:{file}", "--model_args", f"name={model}", "--bootstrap", 0)
         output = ("--include_path", tasks, "--output_path", tmp_path / "runs")
-        bench("run", "--task", task, "--subset", *given, *output).succeeded()
+        bench("run", "--task", task, "--subset", *options, *output).succeeded()
 
     return run
 

@@ -40,8 +40,8 @@ def with_images(folder: Path, count: int = 4) -> Path:
 
 
 def test_pairs_of_tasks_that_match_have_boxes_and_each_is_scored(bench, tmp_path: Path):
-    made = make_tiny_dci(tmp_path / "dci")
-    data = ("--data", f"dci={made}")
+    dci = make_tiny_dci(tmp_path / "dci")
+    data = ("--data", f"dci={dci}")
     both = ("dci_all_scm", "dci_all_neg")
     exported = bench("export", "pairs", "--tasks", *both, *data, "-o", tmp_path / "pairs.jsonl").succeeded()
     rows = rows_of(tmp_path / "pairs.jsonl")
@@ -67,10 +67,10 @@ def test_pairs_of_tasks_that_match_have_boxes_and_each_is_scored(bench, tmp_path
 def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_path: Path):
     folder = with_images(write_task(metric_list=["length"]), 3)
     (folder / "rows.jsonl").write_text((folder / "rows.jsonl").read_text().replace("a dog", "ein süßer Hund"))
-    given = ("--include_path", folder)
+    options = ("--include_path", folder)
     # '--task', as elsewhere, names one too.
     files = ("--output", tmp_path / "pairs.jsonl", "--images", tmp_path / "none")
-    exported = bench("export", "pairs", "--task", "small", *given, *files).succeeded()
+    exported = bench("export", "pairs", "--task", "small", *options, *files).succeeded()
     # Files stay where they are.
     assert not (tmp_path / "none").exists()
     assert rows_of(tmp_path / "pairs.jsonl") == [
@@ -79,7 +79,7 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
     assert "left out: 1 × metric itm_score: " in exported.err
     # In the folder of the test, as a reader of the page would.
     exec(block("python", "my_score", "docs/recorded.md"), {"my_score": lambda image, box, text: len(text)})  # noqa: S102
-    run = ("run", "--task", "small", *given, "--metrics", "itm_score", "--bootstrap", 0)
+    run = ("run", "--task", "small", *options, "--metrics", "itm_score", "--bootstrap", 0)
     bench(*run, "--model", "pair_scores:scored.jsonl", "--output_path", tmp_path / "runs").succeeded()
     value, record = value_of(tmp_path / "runs", "small", "itm_score.kendall_b")
     # Ratings 1, 3, 2 against scores that grow.
@@ -158,10 +158,10 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
     folder = with_images(write_captioning_task())
     captions = tmp_path / "captions.jsonl"
     captions.write_text("\n".join(json.dumps({"id": f"r{n}", "caption": f"caption {n}"}) for n in range(4)))
-    given = ("--tasks", "small", "--include_path", folder, "-o", tmp_path / "pairs.jsonl")
-    bench("export", "pairs", *given, "--model", "captions", "--model_args", f"path={captions}").succeeded()
+    options = ("--tasks", "small", "--include_path", folder, "-o", tmp_path / "pairs.jsonl")
+    bench("export", "pairs", *options, "--model", "captions", "--model_args", f"path={captions}").succeeded()
     assert rows_of(tmp_path / "pairs.jsonl") == [{"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)]
-    bench("export", "pairs", *given).failed(2, "needs a model that writes captions")
+    bench("export", "pairs", *options).failed(2, "needs a model that writes captions")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, 
     facts = [{"image_name": f"{n}.jpg", "oracle_caption": "t", "oracle_facts": ["f", f"{n}"]} for n in range(4)]
     (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, facts)))
     metric = f"dcscore[facts={tmp_path / 'facts.jsonl'}]"
-    given = ("--tasks", "small", "--include_path", folder, "--metrics", metric)
+    options = ("--tasks", "small", "--include_path", folder, "--metrics", metric)
     replies = {
         "Break": '[{"fact": "It is red.", "relevance": 1}]',
         "Two lists": '[{"number": 0, "matched_oracle_id": 0}]',
@@ -196,7 +196,7 @@ def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, 
     counts: list[int] = []
     for turn in range(3):
         known = ("--answers", answers) if turn else ()
-        bench("export", "prompts", *given, *known, "-o", tmp_path / "next.jsonl").succeeded()
+        bench("export", "prompts", *options, *known, "-o", tmp_path / "next.jsonl").succeeded()
         rows = rows_of(tmp_path / "next.jsonl")
         counts.append(len(rows))
         if turn == 1:

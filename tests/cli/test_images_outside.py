@@ -100,8 +100,8 @@ def test_validate_calls_no_document_usable_whose_image_may_not_be_read(bench, wr
     ],
 )
 def test_run_says_it_first_and_scores_nothing(bench, write, away, tmp_path, protocol: str, models: tuple[str, ...]):
-    given = ("--include_path", write(protocol), "--output_path", tmp_path / "runs", "--bootstrap", 0)
-    done = bench("run", "--task", "small", *models, *given).failed(1)
+    options = ("--include_path", write(protocol), "--output_path", tmp_path / "runs", "--bootstrap", 0)
+    done = bench("run", "--task", "small", *models, *options).failed(1)
     assert_said_first_and_once(done.err.partition("bench: error: ")[2], away)
     assert not list(tmp_path.rglob("run.json"))
 
@@ -217,7 +217,7 @@ def test_images_outside_are_refused_and_named_and_nothing_of_them_is_kept(run_sm
 def test_evaluate_takes_allowed_folders(tasks: Path, private: Path):
     def widths(**more: Any) -> list[float | None]:
         run = capbench.evaluate(tasks="small", include_path=[tasks], resamples=0, **more)
-        return [one and int(one) for one in run["small"].samples.to_pandas()["width"].fillna(0)]
+        return [width and int(width) for width in run["small"].samples.to_pandas()["width"].fillna(0)]
 
     assert widths() == [5, 0, 0, 0]
     assert widths(allow_outside=[private]) == [5, 7, 7, 7]

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a task and captions lie, and 'bench rate' is run, whose server answers nobody."""
     make_task(tmp_path, 6)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(serving, "serve", lambda application, **given: None)
+    monkeypatch.setattr(serving, "serve", lambda application, **options: None)
     return tmp_path
 
 
@@ -121,12 +121,12 @@ def results(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[tupl
     command = next(line.removeprefix("next: bench ") for line in said.splitlines() if line.startswith("next: "))
     options = ["--format", "json", "--bootstrap", "20", "--output_path", str(folder / "runs")]
     assert main([*command.split(), *options]) == 0
-    told = capsys.readouterr()
-    found = {(one["metric"], one["statistic"]): one for one in json.loads(told.out)}
+    printed = capsys.readouterr()
+    result_of = {(row["metric"], row["statistic"]): row for row in json.loads(printed.out)}
     name = command.split()[-1]
     assert main(["validate", "--include_path", str(folder), name]) == 0
     assert "documents usable" in capsys.readouterr().out
-    return found, yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
+    return result_of, yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def rows_of(session: Session) -> list[dict[str, Any]]:
@@ -142,10 +142,10 @@ def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(tmp_path, caps
     # One who took all back has said nothing.
     assert desk.answer("cy", 0, {"quality": 2})
     desk.undo("cy")
-    found, task = results(session.folder, capsys)
+    result_of, task = results(session.folder, capsys)
     assert task["doc_to_human"] == "rating_quality"
     assert "2 raters" in task["description"]
-    assert found["length", "kendall_c"]["n"] == 12
+    assert result_of["length", "kendall_c"]["n"] == 12
     rows = rows_of(session)
     assert sorted(len(row["rating_quality"]) for row in rows) == [1] * 11 + [2]
 
@@ -155,7 +155,7 @@ def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
     rate_all(session, "ann", [0])
     rate_all(session, "bob", [0, 1, "tie", None, 0, 0])
     rate_all(session, "cy", [None])
-    found, task = results(session.folder, capsys)
+    result_of, task = results(session.folder, capsys)
     assert task["protocol"] == {"votes": "share", "human_ties": "half"}
     rows = rows_of(session)
     assert len(rows) == 6
@@ -172,8 +172,8 @@ def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
         0.5 if share == 0.5 or first == second else share if first > second else 1 - share
         for share, (first, second) in zip(shares, samples["scores.length"], strict=True)
     ]
-    assert found["length", "accuracy"]["value"] == pytest.approx(sum(expected) / 6)
-    assert found["length", "accuracy"]["n"] == 6
+    assert result_of["length", "accuracy"]["value"] == pytest.approx(sum(expected) / 6)
+    assert result_of["length", "accuracy"]["n"] == 6
 
 
 def test_images_of_which_nobody_could_tell_are_left_out_and_counted(tmp_path, capsys) -> None:

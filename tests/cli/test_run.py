@@ -317,7 +317,7 @@ def test_run_on_which_the_model_failed_is_written_and_shown_exits_1_and_is_compl
     )
     assert "incomplete: the model failed on 1 document" in done.out
     (record,) = records(tmp_path / "runs")
-    assert [(one["stage"], one["samples"]) for one in record["failures"]] == [("model", ["r1"])]
+    assert [(failure["stage"], failure["samples"]) for failure in record["failures"]] == [("model", ["r1"])]
     assert Unsteady.asked == ["r0", "r1", "r2", "r3"]
     Unsteady.mended = True
     done = caption("--model", "unsteady").succeeded()
@@ -391,7 +391,7 @@ def test_what_is_wrong_with_a_caption_moves_the_metrics_that_look_at_it(bench, t
     table = pq.read_table(file)
     columns = [name for name in table.column_names if name.endswith("]")]
     values = {name: table[column].to_numpy() for name, column in zip(metrics, columns, strict=True)}
-    wrong = np.array([one.partition("-")[2] for one in table["id"].to_pylist()])
+    wrong = np.array([key.partition("-")[2] for key in table["id"].to_pylist()])
     of = {name: {kind: scores[wrong == kind] for kind in set(wrong)} for name, scores in values.items()}
     for scores in of.values():
         assert scores["full"] == pytest.approx(1, abs=1e-6)
@@ -449,7 +449,7 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
 )
 def test_judge_that_cannot_judge_is_refused(run_small, answers, arguments: tuple[str, ...], message: str):
     file = f"responses:{answers(1, 2, 3, 4)}"
-    done = run_small(*(file if one == "FILE" else one for one in arguments))
+    done = run_small(*(file if argument == "FILE" else argument for argument in arguments))
     assert done.code != 0
     assert message in done.err
     assert "hush" not in done.err

@@ -127,7 +127,7 @@ def test_reader_of_the_user_is_shown_with_what_it_is_given_and_does_not_run(benc
 
 
 @pytest.mark.parametrize(
-    ("what", "column", "member"),
+    ("kind", "column", "member"),
     [
         ("tasks", "task", "flickr8k_expert"),
         ("tags", "tag", "agreement"),
@@ -138,10 +138,10 @@ def test_reader_of_the_user_is_shown_with_what_it_is_given_and_does_not_run(benc
         ("adapters", "adapter", "captions"),
     ],
 )
-def test_list_is_printed_as_text_and_as_json(bench, what: str, column: str, member: str):
-    plain = bench("ls", what).succeeded()
+def test_list_is_printed_as_text_and_as_json(bench, kind: str, column: str, member: str):
+    plain = bench("ls", kind).succeeded()
     assert plain.out.split()[0] == column
-    rows = json.loads(bench("ls", what, "--format", "json").out)
+    rows = json.loads(bench("ls", kind, "--format", "json").out)
     assert member in [row[column] for row in rows]
     # A line a row, and the header, none longer than a terminal's.
     assert len(plain.out.splitlines()) == len(rows) + 1

@@ -152,10 +152,10 @@ def test_references_are_counted_without_a_model(bench: Bench, tmp_path: Path):
     for make in (coco, nocaps, detailcaps):
         make(tmp_path / "cache/data")
     (tmp_path / "mine").mkdir()
-    cells = {column: one for (_, column), one in filled(bench, "detailcaps_table1").items()}
+    cells = {column: cell for (_, column), cell in filled(bench, "detailcaps_table1").items()}
     for name, references in {"COCO test": 8, "nocaps val": 4, "DetailCaps-4870": 8}.items():
-        found = [cells[f"{name} {one}"]["value"] for one in ("images", "references")]
-        assert found == [4, references]
+        values = [cells[f"{name} {kind}"]["value"] for kind in ("images", "references")]
+        assert values == [4, references]
     words = sum(len(text.split()) for text in TEXTS)
     assert cells["nocaps val avg_reference_length_words"]["value"] == words / 4
     # Two words that stand side by side in several references are one pair.
@@ -175,6 +175,6 @@ def test_list_of_suites_counts_what_can_be_measured_here(bench: Bench, tmp_path:
     save(tmp_path / f"mine/cc3m/{called}.jsonl", *({"id": str(n), "caption": t} for n, t in enumerate(TEXTS)))
     save(tmp_path / f"mine/cc3m/{called}/Polos.jsonl", *SCORES)
     # Of six columns four want weights, and one scores that were computed elsewhere.
-    found = here("--recorded", "mine", "--data", f"cc3m={tmp_path / 'elsewhere/cc3m'}")
-    assert found["pacspp_table11"] == "2 of 72"
-    assert {name for name, counts in found.items() if not counts.startswith("0")} == {"pacspp_table11"}
+    measurable = here("--recorded", "mine", "--data", f"cc3m={tmp_path / 'elsewhere/cc3m'}")
+    assert measurable["pacspp_table11"] == "2 of 72"
+    assert {name for name, counts in measurable.items() if not counts.startswith("0")} == {"pacspp_table11"}

@@ -30,9 +30,9 @@ def test_help_explains_every_command_and_the_exit_codes_and_the_version_is_print
     assert bench("--version").succeeded().out.startswith("capbench 0.")
 
 
-@pytest.mark.parametrize(("given", "nearest"), [("runn", "run"), ("doktor", "doctor"), ("lst", "ls")])
-def test_unknown_command_names_the_nearest(bench, given: str, nearest: str):
-    done = bench(given, "--task", "iiw_400").failed(2, f"unknown command '{given}'. Did you mean '{nearest}'?")
+@pytest.mark.parametrize(("command", "nearest"), [("runn", "run"), ("doktor", "doctor"), ("lst", "ls")])
+def test_unknown_command_names_the_nearest(bench, command: str, nearest: str):
+    done = bench(command, "--task", "iiw_400").failed(2, f"unknown command '{command}'. Did you mean '{nearest}'?")
     assert done.out == ""
 
 

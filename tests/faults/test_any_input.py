@@ -56,11 +56,11 @@ ANYTHING = st.recursive(
 )
 
 
-def same(one: float | None, other: float | None) -> bool:
+def same(first: float | None, other: float | None) -> bool:
     """Tell whether two numbers are the same, but for the order in which they were summed."""
-    if one is None or other is None:
-        return one is other
-    return math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-12)
+    if first is None or other is None:
+        return first is other
+    return math.isclose(first, other, rel_tol=1e-12, abs_tol=1e-12)
 
 
 def written(folder: Path, rows: Iterable[Any], name: str) -> Path:
@@ -82,18 +82,18 @@ def run_of(folder: Path, task: dict[str, Any], rows: Sequence[Any], captions: Se
     return None
 
 
-def same_numbers(one: TaskRun, other: TaskRun) -> bool:
+def same_numbers(first: TaskRun, other: TaskRun) -> bool:
     return all(
         (a.metric, a.statistic, a.n, a.reason) == (b.metric, b.statistic, b.n, b.reason) and same(a.value, b.value)
-        for a, b in zip(one.results, other.results, strict=True)
+        for a, b in zip(first.results, other.results, strict=True)
     )
 
 
-def assert_each_is_scored_or_named(given: int, scored: int, faults: Iterable[Any]) -> None:
+def assert_each_is_scored_or_named(count: int, scored: int, faults: Iterable[Any]) -> None:
     """A row that is scored all the same may be named, too; none is named twice."""
     named = sum(fault["count"] for fault in faults if fault["stage"] != "metric")
-    assert given - scored <= named <= given
-    assert 0 < scored <= given
+    assert count - scored <= named <= count
+    assert 0 < scored <= count
 
 
 BASE = {
@@ -165,12 +165,14 @@ def test_every_document_is_scored_or_named_once_whatever_captions_and_references
 def test_order_of_documents_and_captions_changes_no_number(
     tmp_path: Path, documents: list[tuple[list[str], str]], seed: random.Random
 ):
-    rows = [{"id": str(n), "image": f"{n}.jpg", "references": one} for n, (one, _) in enumerate(documents)]
+    rows = [
+        {"id": str(n), "image": f"{n}.jpg", "references": references} for n, (references, _) in enumerate(documents)
+    ]
     captions = [{"id": str(n), "caption": caption} for n, (_, caption) in enumerate(documents)]
-    one = run_of(tmp_path, CAPTIONING, rows, captions)
+    first = run_of(tmp_path, CAPTIONING, rows, captions)
     other = run_of(tmp_path, CAPTIONING, seed.sample(rows, len(rows)), seed.sample(captions, len(captions)))
-    assert (one is None) == (other is None)
-    assert one is None or other is None or same_numbers(one, other)
+    assert (first is None) == (other is None)
+    assert first is None or other is None or same_numbers(first, other)
 
 
 RATINGS = st.one_of(
@@ -191,11 +193,11 @@ def test_order_of_rated_rows_changes_no_number_and_each_is_scored_or_named(
         {"id": str(n), "image": f"{n}.jpg", "candidate": text, "references": ["a dog runs"], "ratings": rating}
         for n, (text, rating) in enumerate(rated)
     ]
-    one, other = (run_of(tmp_path, AGREEMENT, given) for given in (rows, seed.sample(rows, len(rows))))
-    assert (one is None) == (other is None)
-    if one is not None and other is not None:
-        assert same_numbers(one, other)
-        assert_each_is_scored_or_named(len(rows), one.record.documents.effective, one.record.failures)
+    first, other = (run_of(tmp_path, AGREEMENT, ordered) for ordered in (rows, seed.sample(rows, len(rows))))
+    assert (first is None) == (other is None)
+    if first is not None and other is not None:
+        assert same_numbers(first, other)
+        assert_each_is_scored_or_named(len(rows), first.record.documents.effective, first.record.failures)
 
 
 # --- images
@@ -207,12 +209,12 @@ def images() -> dict[str, bytes]:
     from PIL import Image
 
     picture = Image.effect_noise((24, 16), 60).convert("RGB")
-    found = {}
+    files = {}
     for kind in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"):
         file = io.BytesIO()
         picture.save(file, kind)
-        found[kind] = file.getvalue()
-    return found
+        files[kind] = file.getvalue()
+    return files
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -16,9 +16,9 @@ def test_leaderboard_whose_build_is_killed_is_made_by_the_next(capsys: pytest.Ca
     assert kills.main(["--kinds", "leaderboard", "--kills", "1", "--seed", "1"]) == 0
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[:5] == ["kind", "run", "kills", "KILL", "TERM"]
-    found = re.fullmatch(r"leaderboard +[\d.]+s +1 +(\d) +(\d) +(\d) +(\d) +(\d) +(\d+) +0 +0", row)
-    assert found is not None
-    kill, term, before, during, after, values = map(int, found.groups())
+    match = re.fullmatch(r"leaderboard +[\d.]+s +1 +(\d) +(\d) +(\d) +(\d) +(\d) +(\d+) +0 +0", row)
+    assert match is not None
+    kill, term, before, during, after, values = map(int, match.groups())
     assert kill + term == before + during + after == 1
     assert values > 6
 

@@ -112,8 +112,8 @@ class World:
 
     def fill(self, text: str) -> str:
         """Put places into what a stranger writes."""
-        told = {"{elsewhere}": self.elsewhere, "{server}": f"http://127.0.0.1:{self.port}", "{here}": self.stranger}
-        for sign, place in {**told, "{host}": f"127.0.0.1:{self.port}"}.items():
+        places = {"{elsewhere}": self.elsewhere, "{server}": f"http://127.0.0.1:{self.port}", "{here}": self.stranger}
+        for sign, place in {**places, "{host}": f"127.0.0.1:{self.port}"}.items():
             text = text.replace(sign, str(place))
         return text
 
@@ -132,47 +132,47 @@ class Tagged(str):
     """``!function`` of YAML."""
 
 
-yaml.SafeDumper.add_representer(Tagged, lambda dumper, one: dumper.represent_scalar("!function", str(one)))
+yaml.SafeDumper.add_representer(Tagged, lambda dumper, tagged: dumper.represent_scalar("!function", str(tagged)))
 
 
 def written(values: Any) -> str:
     if isinstance(values, list):
-        return "".join(f"{json.dumps(one)}\n" for one in values)
+        return "".join(f"{json.dumps(value)}\n" for value in values)
     return yaml.safe_dump(values, sort_keys=False)
 
 
 @pytest.fixture(scope="module")
 def listener() -> Iterator[Listener]:
-    found = Listener()
-    yield found
-    found.close()
+    listener = Listener()
+    yield listener
+    listener.close()
 
 
 @pytest.fixture
 def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World(tmp_path, listener.port)
-    Image.new("RGB", (16, 16), (200, 10, 10)).save(made.elsewhere / "SECRET.png")
-    (made.elsewhere / "rows.jsonl").write_text(json.dumps({**ROW, "image": "SECRET.png", "caption": SECRET}) + "\n")
-    (made.elsewhere / "other.yaml").write_text(yaml.safe_dump({**TASK, "description": SECRET}))
-    (made.elsewhere / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": [SECRET]}))
-    (made.elsewhere / "model.yaml").write_text(yaml.safe_dump({"adapter": "captions", "path": "./rows.jsonl"}))
-    for place in (made.desk / "mine", made.stranger):
+    world = World(tmp_path, listener.port)
+    Image.new("RGB", (16, 16), (200, 10, 10)).save(world.elsewhere / "SECRET.png")
+    (world.elsewhere / "rows.jsonl").write_text(json.dumps({**ROW, "image": "SECRET.png", "caption": SECRET}) + "\n")
+    (world.elsewhere / "other.yaml").write_text(yaml.safe_dump({**TASK, "description": SECRET}))
+    (world.elsewhere / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": [SECRET]}))
+    (world.elsewhere / "model.yaml").write_text(yaml.safe_dump({"adapter": "captions", "path": "./rows.jsonl"}))
+    for place in (world.desk / "mine", world.stranger):
         place.mkdir(exist_ok=True)
         Image.new("RGB", (16, 16), (10, 200, 10)).save(place / "in.png")
         (place / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
         (place / "train.jsonl").write_text(json.dumps({"image": "in.png", "captions": ["a dog"]}) + "\n")
-    for name, one in {"mine": {**TASK, "task": "mine"}, "pipeline": PIPELINE, "recipe": RECIPE}.items():
-        (made.desk / f"mine/{name}.yaml").write_text(yaml.safe_dump(one))
-    (made.stranger / "evil.py").write_text(EVIL.format(ran=str(made.ran)))
-    (made.desk / "model").mkdir()
-    (made.desk / "model/config.json").write_text(json.dumps({"model_type": "bert"}))
-    monkeypatch.chdir(made.desk)
+    for name, values in {"mine": {**TASK, "task": "mine"}, "pipeline": PIPELINE, "recipe": RECIPE}.items():
+        (world.desk / f"mine/{name}.yaml").write_text(yaml.safe_dump(values))
+    (world.stranger / "evil.py").write_text(EVIL.format(ran=str(world.ran)))
+    (world.desk / "model").mkdir()
+    (world.desk / "model/config.json").write_text(json.dumps({"model_type": "bert"}))
+    monkeypatch.chdir(world.desk)
     monkeypatch.setenv("MY_SECRET_TOKEN", SECRET)
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "cache"))
     # Whoever says yes to all that is asked at the terminal has not allowed anything.
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 1000))
     monkeypatch.delenv("CAPBENCH_DATA", raising=False)
-    return made
+    return world
 
 
 def typed(world: World, command: str) -> int:
@@ -184,8 +184,8 @@ def typed(world: World, command: str) -> int:
 
 
 LIBRARIES = tuple(
-    os.path.realpath(one)
-    for one in (
+    os.path.realpath(path)
+    for path in (
         sys.prefix, sys.base_prefix, *site.getsitepackages(), PACKAGE_ROOT, "/proc", "/sys", "/dev", "/etc", "/usr",
         "/lib", "/opt", os.environ.get("HF_HOME") or Path.home() / ".cache", Path.home() / ".fonts",
         Path.home() / ".local/share/fonts", tempfile.gettempdir(),
@@ -200,29 +200,35 @@ ASKED = (f"git -C {PACKAGE_ROOT} ", "/sbin/ldconfig -p", "fc-list ")
 def strange(world: World, events: Sequence[Event]) -> list[Event]:
     """Return what a stranger's folder had done that nobody allowed."""
     root = os.path.realpath(world.root)
-    mine = tuple(f"{root}/{one}" for one in ("desk", "cache"))
+    mine = tuple(f"{root}/{folder}" for folder in ("desk", "cache"))
     its = f"{root}/stranger"
 
     def is_below(path: str, *folders: str) -> bool:
-        return f"{path}{os.sep}".startswith(tuple(f"{one}{os.sep}" for one in folders))
+        return f"{path}{os.sep}".startswith(tuple(f"{folder}{os.sep}" for folder in folders))
 
-    found: list[Event] = []
-    for one in dict.fromkeys(events):
-        if one.kind in ("read", "write"):
-            inside = is_below(one.what, *mine, its) if is_below(one.what, root) else is_below(one.what, *LIBRARIES)
+    strangers: list[Event] = []
+    for event in dict.fromkeys(events):
+        if event.kind in ("read", "write"):
+            inside = (
+                is_below(event.target, *mine, its)
+                if is_below(event.target, root)
+                else is_below(event.target, *LIBRARIES)
+            )
             # The models of the desk are nobody's but the user's.
-            inside = inside and not is_below(one.what, f"{root}/desk/model")
+            inside = inside and not is_below(event.target, f"{root}/desk/model")
             # To list the folder in which all lie is to look for what lies there.
-            if not inside and one.what != root:
-                found.append(one)
-        elif one.kind in ("import", "compile", "exec"):
-            if is_below(os.path.realpath(one.what), its) or "transformers_modules" in one.what:
-                found.append(one)
-        elif one.kind == "start" and one.what.startswith(ASKED):
+            if not inside and event.target != root:
+                strangers.append(event)
+        elif event.kind in ("import", "compile", "exec"):
+            if is_below(os.path.realpath(event.target), its) or "transformers_modules" in event.target:
+                strangers.append(event)
+        elif event.kind == "start" and event.target.startswith(ASKED):
             continue
-        elif one.kind in (*ASKING, "start") or (one.kind == "unpickle" and one.what.startswith(("posix.", "os."))):
-            found.append(one)
-    return found
+        elif event.kind in (*ASKING, "start") or (
+            event.kind == "unpickle" and event.target.startswith(("posix.", "os."))
+        ):
+            strangers.append(event)
+    return strangers
 
 
 def look(
@@ -230,21 +236,21 @@ def look(
 ) -> dict[str, int]:
     """Carry commands out, see that nothing was done that nobody allowed, and return how they ended."""
     came = listener.came
-    found: dict[str, list[Event]] = {}
+    by_command: dict[str, list[Event]] = {}
     ended: dict[str, int] = {}
     for command in commands:
         with watched() as events:
             ended[command] = typed(world, command)
-        if one := strange(world, events):
-            found[command] = one
-    assert found == {}
+        if seen := strange(world, events):
+            by_command[command] = seen
+    assert by_command == {}
     assert not world.ran.exists(), world.ran.read_text()
     assert listener.came == came
     world.printed = "".join(capsys.readouterr())
     assert SECRET not in world.printed
-    kept = [one for one in world.desk.rglob("*") if one.is_file()]
-    assert not [one for one in kept if SECRET.encode() in one.read_bytes()]
-    assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
+    kept = [path for path in world.desk.rglob("*") if path.is_file()]
+    assert not [path for path in kept if SECRET.encode() in path.read_bytes()]
+    assert sorted(path.name for path in world.elsewhere.iterdir()) == ELSEWHERE
     return ended
 
 
@@ -262,7 +268,7 @@ def dear(attacks: Iterable[str], *costly: str) -> list[Any]:
 def came_to_its_end(attack: str, ended: Mapping[str, int], but: tuple[str, ...] = ()) -> None:
     """See that commands on a folder that tries nothing do their work, so that the others end for what they try."""
     if attack == "nothing":
-        assert {one: code for one, code in ended.items() if code and not one.startswith(but)} == {}
+        assert {command: code for command, code in ended.items() if code and not command.startswith(but)} == {}
 
 
 class Shell:
@@ -379,12 +385,12 @@ def test_task(attack: str, world: World, listener: Listener, capsys: pytest.Capt
     # Who reads no image need not look at one, either.
     looks = attack == "nothing" or "image" in str(OF_TASKS[attack])
     captioner = "" if looks else "--set models.captioner={name:\\ captions:mine/rows.jsonl}"
-    ended = look(world, listener, [one.replace("{captioner}", captioner) for one in OF_TASK_COMMANDS], capsys)
+    ended = look(world, listener, [command.replace("{captioner}", captioner) for command in OF_TASK_COMMANDS], capsys)
     came_to_its_end(attack, ended, but=("make ", "train "))
 
 
 def test_all_tasks_together(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
-    attacks = [one for one in OF_TASKS if one != "code: pickle of pandas"]
+    attacks = [attack for attack in OF_TASKS if attack != "code: pickle of pandas"]
     tasks: dict[str, str] = {}
     for number, attack in enumerate(attacks):
         values = {**task_that_tries(attack), "task": OF_TASKS[attack].get("task", f"t{number:02}")}
@@ -400,13 +406,13 @@ def test_all_tasks_together(world: World, listener: Listener, capsys: pytest.Cap
         ended += look(world, listener, [command], capsys).values()
         # None keeps those after it from being looked at.
         looked_at = indexed if words["{names}"] in command else tasks
-        assert [one for one in looked_at if one not in world.printed and tasks[one] not in world.printed] == []
+        assert [task for task in looked_at if task not in world.printed and tasks[task] not in world.printed] == []
     assert ended == [0, 1, 1]
     assert f"ok       t{attacks.index('nothing'):02}\n" in world.printed
 
 
 def task_that_tries(attack: str) -> dict[str, Any]:
-    return {key: one for key, one in {**TASK, **OF_TASKS[attack]}.items() if one is not None}
+    return {key: value for key, value in {**TASK, **OF_TASKS[attack]}.items() if value is not None}
 
 
 def write_what_tasks_name(world: World) -> None:
@@ -598,11 +604,11 @@ def test_model(
     values = OF_MODELS[attack]
     world.write("model.yaml", values)
     world.tell(values)
-    for name in {str(one).rpartition("/")[2] for one in values.values()}:
+    for name in {str(value).rpartition("/")[2] for value in values.values()}:
         make_checkpoint(world, name)
     role = ROLES.get(values["adapter"], "captioner")
     metric = "pac_s" if values["adapter"] == "pac" else "clip_s"
-    ended = look(world, listener, [one.replace("{metric}", metric) for one in OF_MODEL_COMMANDS[role]], capsys)
+    ended = look(world, listener, [command.replace("{metric}", metric) for command in OF_MODEL_COMMANDS[role]], capsys)
     came_to_its_end(attack, ended, but=("train ", "loop "))
 
 
@@ -633,16 +639,16 @@ NAMED: dict[str, Mapping[str, Any]] = {
 
 def changed(values: Mapping[str, Any], keys: str, value: Any) -> dict[str, Any]:
     """Return values with another one at some keys."""
-    found = json.loads(json.dumps(values))
+    copy = json.loads(json.dumps(values))
     *sections, key = keys.split(".")
-    inner = found
+    inner = copy
     for section in sections:
         inner = inner[int(section)] if isinstance(inner, list) else inner.setdefault(section, {})
     inner[key] = value
-    return found
+    return copy
 
 
-OF_PIPELINES = {attack: changed(PIPELINE, "models.captioner", one) for attack, one in NAMED.items()} | {
+OF_PIPELINES = {attack: changed(PIPELINE, "models.captioner", value) for attack, value in NAMED.items()} | {
     "nothing": PIPELINE,
     "server: encoder of judges": changed(
         PIPELINE, "judged", {"texts": {"x": "captions"}, "metrics": ["clip_s"], "encoder": {"name": "openai", "arguments": SERVER}}
@@ -661,7 +667,7 @@ OF_PIPELINES = {attack: changed(PIPELINE, "models.captioner", one) for attack, o
     "write: column": changed(PIPELINE, "output.columns", {"../../elsewhere/x": "captions"}),
     "write: name": changed(PIPELINE, "pipeline", "../../elsewhere/x"),
 }  # fmt: skip
-OF_RECIPES = {attack: changed(RECIPE, "model", one) for attack, one in NAMED.items()} | {
+OF_RECIPES = {attack: changed(RECIPE, "model", value) for attack, value in NAMED.items()} | {
     "nothing": RECIPE,
     "server: data": changed(RECIPE, "data.file", "{server}/train.jsonl"),
     "read: data": changed(RECIPE, "data.file", "{elsewhere}/rows.jsonl"),
@@ -695,7 +701,7 @@ OF_RECIPES = {attack: changed(RECIPE, "model", one) for attack, one in NAMED.ite
     "code: metric of evaluate": changed(RECIPE, "judge", [{"task": "mine", "metrics": ["evaluate:{here}/evil.py"]}]),
     "write: name": changed(RECIPE, "recipe", "../../elsewhere/x"),
 }  # fmt: skip
-OF_LOOPS = {attack: changed(LOOP, "captioner", one["name"]) for attack, one in NAMED.items() if len(one) == 1} | {
+OF_LOOPS = {attack: changed(LOOP, "captioner", value["name"]) for attack, value in NAMED.items() if len(value) == 1} | {
     "server: set": changed(LOOP, "make.set", ["models.captioner.name=openai", "models.captioner.arguments.base_url={server}/v1"]),
     "server: key, set": changed(LOOP, "make.set", ["models.captioner.arguments.api_key_env=MY_SECRET_TOKEN"]),
     "server: data": changed(LOOP, "make.data", "{server}/rows.jsonl"),
@@ -733,8 +739,8 @@ OF_RECIPE_COMMANDS = {
 )
 def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     values = {"pipeline": OF_PIPELINES, "recipe": OF_RECIPES, "loop": OF_LOOPS}[kind][attack]
-    for name, one in {"pipeline": PIPELINE, "recipe": RECIPE, "loop": LOOP, kind: values}.items():
-        world.write(f"{name}.yaml", one)
+    for name, content in {"pipeline": PIPELINE, "recipe": RECIPE, "loop": LOOP, kind: values}.items():
+        world.write(f"{name}.yaml", content)
     world.tell(values)
     world.write("model/model.yaml", {"adapter": "openai", "model": "m", "base_url": "{server}/v1"})
     world.write("outside.jsonl", [{"image": "{elsewhere}/SECRET.png", "captions": ["a dog"]}])
@@ -864,8 +870,8 @@ def test_cluster_file(attack: str, world: World, listener: Listener, capsys: pyt
         "score mine/rows.jsonl --metrics length --cluster {here}/cluster.yaml --run_folder scored",
     ]
     look(world, listener, commands, capsys)
-    scripts = [one for one in (world.desk / "shared").rglob("*.s*") if one.is_file()]
-    assert not [one for one in scripts if str(world.elsewhere) in one.read_text()]
+    scripts = [path for path in (world.desk / "shared").rglob("*.s*") if path.is_file()]
+    assert not [script for script in scripts if str(world.elsewhere) in script.read_text()]
 
 
 def test_progress_of_a_run_by_a_link(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
@@ -935,7 +941,7 @@ def test_run_and_leaderboard(attack: str, world: World, listener: Listener, caps
     board.mkdir()
     (board / "files.json").symlink_to(world.elsewhere / "rows.jsonl")
     (board / "leaderboard.json").symlink_to(world.elsewhere / "rows.jsonl")
-    look(world, listener, [one.replace("{run}", str(run)) for one in OF_RUN_COMMANDS], capsys)
+    look(world, listener, [command.replace("{run}", str(run)) for command in OF_RUN_COMMANDS], capsys)
 
 
 @pytest.mark.parametrize("attack", ["picture", "answers", "lock", "items", "design", "task that is made"])
@@ -962,7 +968,7 @@ def test_rating_session(attack: str, world: World, listener: Listener, capsys: p
             desk = RatingQueue(opened)
             desk.answer("anna", 1, 1)
     assert strange(world, events) == []
-    assert sorted(one.name for one in world.elsewhere.iterdir()) == ELSEWHERE
+    assert sorted(path.name for path in world.elsewhere.iterdir()) == ELSEWHERE
 
 
 def test_documents_say_how_much_was_tried():
@@ -975,7 +981,7 @@ def test_documents_say_how_much_was_tried():
         ),
         "pipeline, recipe, loop": (
             f"{len(OF_PIPELINES) - 1}, {len(OF_RECIPES) - 1}, {len(OF_LOOPS)}",
-            ", ".join(str(len(one)) for one in OF_RECIPE_COMMANDS.values()),
+            ", ".join(str(len(commands)) for commands in OF_RECIPE_COMMANDS.values()),
         ),
         "rows, images, captions, folders of DCI": (len(IMAGES), len(OF_DATA_COMMANDS) + 1),
         "recorded results of a suite": (len(ROWS_OF_SUITE), 3),
@@ -983,5 +989,5 @@ def test_documents_say_how_much_was_tried():
         "progress of a run (`status`)": (1, 1),
         "run and leaderboard": (len(OF_RUNS) - 1, len(OF_RUN_COMMANDS)),
     }
-    for what, (attempts, commands) in tried.items():
-        assert f"| {what} | {attempts} | {commands} |" in text
+    for kind, (attempts, commands) in tried.items():
+        assert f"| {kind} | {attempts} | {commands} |" in text

@@ -51,7 +51,7 @@ def judge(answers: Callable) -> Callable[..., RecordedResponses]:
     def record(candidates: dict[str, str], references: Sequence[tuple[Sequence[str], str]]) -> RecordedResponses:
         rows = [(CANDIDATE.replace("{caption}", text), answer) for text, answer in candidates.items()]
         rows += [
-            (REFERENCES.replace("{captions}", "\n".join(f"- {one}" for one in its)), answer)
+            (REFERENCES.replace("{captions}", "\n".join(f"- {caption}" for caption in its)), answer)
             for its, answer in references
         ]
         return answers({"prompt": question, "response": answer} for question, answer in rows)
@@ -129,7 +129,7 @@ def test_caption_that_says_nothing_and_equal_ones_cost_no_question(judge: Callab
     answers = judge({"a dog": "- dog"}, [(["a dog runs", "a puppy"], "- dog\n- puppy")])
     asked: list[str] = []
     stream = answers.stream
-    answers.stream = lambda requests: (asked.extend(one.prompt for one in requests), stream(requests))[1]
+    answers.stream = lambda requests: (asked.extend(request.prompt for request in requests), stream(requests))[1]
     references = ["a dog runs", "a puppy"]
     items = golden_items([" ", "a dog", "a dog", "a cat", "a dog"], [references] * 4 + [[""]])
     scores = aloha().score(items, Context(judge=answers))
@@ -224,8 +224,8 @@ def lowered(metric: Metric, true: Sequence[str], false: Sequence[str], scenes: S
     return float((of_false < of_true - 1e-6).mean())
 
 
-@pytest.mark.parametrize(("unmatched", "found"), [("zero", 1), ("ignored", 0)])
-def test_thing_more_than_there_are_is_found_but_for_the_released_gap(unmatched: Unmatched, found: int):
+@pytest.mark.parametrize(("unmatched", "expected"), [("zero", 1), ("ignored", 0)])
+def test_thing_more_than_there_are_is_found_but_for_the_released_gap(unmatched: Unmatched, expected: int):
     scenes = [sample_scene(seed) for seed in range(12)]
     accounts = [account_of(scene) for scene in scenes]
     added = [
@@ -233,7 +233,7 @@ def test_thing_more_than_there_are_is_found_but_for_the_released_gap(unmatched: 
         for account, scene in zip(accounts, scenes, strict=True)
     ]
     metric = aloha(objects="grammar", root_nouns=None, unmatched=unmatched)
-    assert lowered(metric, list(map(detailed, accounts)), list(map(detailed, added)), scenes) == found
+    assert lowered(metric, list(map(detailed, accounts)), list(map(detailed, added)), scenes) == expected
 
 
 def test_explain_says_what_it_cannot(judge: Callable[..., RecordedResponses]):

@@ -78,8 +78,8 @@ def test_full_memory_halves_the_batch_and_changes_nothing(roberta, make_items, m
     for part, values in whole.parts.items():
         np.testing.assert_allclose(halved.parts[part], values, atol=1e-6)
     # The first counts layers. That the tokens of a batch are too many is found out once, and then kept to.
-    one, *tokens = sizes
-    assert one < 60
+    first, *tokens = sizes
+    assert first < 60
     too_many = [size for size in tokens if size > 60]
     assert len(too_many) > 1
     assert tokens[: len(too_many)] == too_many

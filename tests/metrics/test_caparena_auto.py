@@ -50,12 +50,14 @@ def prompt(tmp_path: Path) -> str:
 
 def test_value_is_for_the_caption_wherever_it_stands(judge, prompt):
     captions = [f"mine {n}" for n in range(12)]
-    first = {f"{one}|a rival|a person": "Judgment: Caption 1 is better." for one in captions[:4]}
-    second = {f"a rival|{one}|a person": "Judgment: Caption 2 is better." for one in captions[:4]}
-    lost = {f"{one}|a rival|a person": "Judgment: Caption 2 is better." for one in captions[4:8]}
-    lost |= {f"a rival|{one}|a person": "Judgment: Caption 1 is better." for one in captions[4:8]}
+    first = {f"{caption}|a rival|a person": "Judgment: Caption 1 is better." for caption in captions[:4]}
+    second = {f"a rival|{caption}|a person": "Judgment: Caption 2 is better." for caption in captions[:4]}
+    lost = {f"{caption}|a rival|a person": "Judgment: Caption 2 is better." for caption in captions[4:8]}
+    lost |= {f"a rival|{caption}|a person": "Judgment: Caption 1 is better." for caption in captions[4:8]}
     tie = {
-        text: "Judgment: Tie" for one in captions[8:] for text in (f"{one}|a rival|a person", f"a rival|{one}|a person")
+        text: "Judgment: Tie"
+        for caption in captions[8:]
+        for text in (f"{caption}|a rival|a person", f"a rival|{caption}|a person")
     }
     recorded = judge(first | second | lost | tie)
     for seed in range(3):
@@ -63,16 +65,18 @@ def test_value_is_for_the_caption_wherever_it_stands(judge, prompt):
         assert scores.values.tolist() == [1] * 4 + [-1] * 4 + [0] * 4
     # Either stands first in some; which one, the seed decides.
     only_first = judge(first | lost | tie)
-    found = [
+    halves = [
         CapArenaAuto(prompt, seed=seed, tries=1).score(items(*captions), Context(judge=only_first)) for seed in range(2)
     ]
-    asked = [np.isfinite(one.values) for one in found]
+    asked = [np.isfinite(score.values) for score in halves]
     # By the first byte of SHA-256 of the JSON of seed, caption and rival: even for the caption.
-    assert [one[:4].tolist() for one in asked] == [[True, False, False, True], [True, False, True, False]]
+    assert [finite[:4].tolist() for finite in asked] == [[True, False, False, True], [True, False, True, False]]
 
 
 def test_what_has_no_verdict_is_a_failure_or_counts_nothing_with_a_remark(judge, prompt):
-    said = {f"{one}|{other}|a person": "I cannot say." for one, other in (("mine", "a rival"), ("a rival", "mine"))}
+    said = {
+        f"{caption}|{other}|a person": "I cannot say." for caption, other in (("mine", "a rival"), ("a rival", "mine"))
+    }
     recorded = judge(said)
     failed = CapArenaAuto(prompt, tries=2).score(items("mine"), Context(judge=recorded))
     assert np.isnan(failed.values[0])

@@ -48,11 +48,11 @@ def test_mention_is_hallucinated_if_neither_marked_nor_in_a_reference(items: Ite
 
 def test_chair_i_of_a_set_is_a_share_of_its_mentions_and_chair_s_of_its_captions(items, table_file):
     for metric, equal, weighted in ((ChairI, 2 / 7, (2 + 1) / (6 + 3 + 1)), (ChairS, 2 / 4, 3 / 5)):
-        one = metric(synonyms=str(table_file))
-        scores = one.score(items, Context())
-        assert one.corpus(scores, np.ones(4)) == pytest.approx(equal)
+        chair = metric(synonyms=str(table_file))
+        scores = chair.score(items, Context())
+        assert chair.corpus(scores, np.ones(4)) == pytest.approx(equal)
         # The captions without mention count in CHAIRs alone.
-        assert one.corpus(scores, np.array([2, 1, 1, 1])) == pytest.approx(weighted)
+        assert chair.corpus(scores, np.array([2, 1, 1, 1])) == pytest.approx(weighted)
 
 
 def test_set_without_a_mention_has_no_share_and_says_why(table_file: Path):
@@ -140,9 +140,9 @@ def test_captions_of_coco_give_the_counts_of_the_released_code(data_folder: Call
     for row in coco["instances"]:
         marked.setdefault(row["image_id"], set()).add(names[row["category_id"]])
     rows = [
-        (text, tuple(other for number, other in enumerate(captions[image["id"]]) if number != one), image["id"])
+        (text, tuple(other for number, other in enumerate(captions[image["id"]]) if number != at), image["id"])
         for image in coco["images"]
-        for one, text in enumerate(captions[image["id"]])
+        for at, text in enumerate(captions[image["id"]])
     ]
     items = chair_items(
         [text for text, _, _ in rows],
@@ -159,7 +159,7 @@ def test_captions_of_coco_give_the_counts_of_the_released_code(data_folder: Call
 
 
 @pytest.mark.parametrize(
-    ("word", "one"),
+    ("word", "single"),
     [
         ("dogs", "dog"), ("horses", "horse"), ("buses", "bus"), ("benches", "bench"), ("glasses", "glass"),
         ("dishes", "dish"), ("boxes", "box"), ("puppies", "puppy"), ("toys", "toy"), ("knives", "knife"),
@@ -171,8 +171,8 @@ def test_captions_of_coco_give_the_counts_of_the_released_code(data_folder: Call
         ("doggies", "doggies"), ("collies", "collies"), ("this", "thi"),
     ],
 )  # fmt: skip
-def test_singular_is_that_of_pattern_2_6(word: str, one: str):
-    assert singular(word) == one
+def test_singular_is_that_of_pattern_2_6(word: str, single: str):
+    assert singular(word) == single
 
 
 @pytest.mark.parametrize(

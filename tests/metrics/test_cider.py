@@ -21,7 +21,7 @@ from capbench.metrics.words.ptb import FINGERPRINT, tokenize_items, tokenize_tex
 def by_definition(items: Items, variant: str) -> list[float]:
     """Vedantam et al. 2015, equations 1 to 4, word for word, with dictionaries."""
     tokenized = tokenize_items(items)
-    sets = [tokenized.reference_sets[one] for one in items.reference_sets[1]]
+    sets = [tokenized.reference_sets[number] for number in items.reference_sets[1]]
 
     def grams(text: str, n: int) -> Counter:
         words = text.split()
@@ -198,10 +198,10 @@ def test_captions_that_cannot_be_read_are_an_error(make_items, tmp_path, name, c
 def test_values_are_the_same_to_the_bit_whatever_the_shards(composed: Items, shards: int, parts: int):
     for metric in (Cider(), Cider(variant="plain")):
         whole = metric.score(composed, Context())
-        found, value = scored_in_shards(metric, composed, Context(), shards, parts)
-        np.testing.assert_array_equal(found.values, whole.values)
-        np.testing.assert_array_equal(found.parts["per_order"], whole.parts["per_order"])
-        assert found.failures == whole.failures
+        scores, value = scored_in_shards(metric, composed, Context(), shards, parts)
+        np.testing.assert_array_equal(scores.values, whole.values)
+        np.testing.assert_array_equal(scores.parts["per_order"], whole.parts["per_order"])
+        assert scores.failures == whole.failures
         assert value == metric.corpus(whole, composed.weights)
 
 
@@ -245,12 +245,12 @@ def test_no_worker_holds_more_than_its_part(composed: Items):
 
 def test_single_image_is_found_out_over_all_shards(make_items: Callable[..., Items]):
     metric = Cider()
-    one = metric.state_map(make_items(["a dog", "a cat"], [["a dog runs"]] * 2, [3, 1]), Context())
+    shard = metric.state_map(make_items(["a dog", "a cat"], [["a dog runs"]] * 2, [3, 1]), Context())
     nothing = metric.state_map(make_items([], []), Context())
     with pytest.raises(MetricError, match="single image every weight is 0"):
-        corpus_state(metric, [one, nothing, one], 4)
+        corpus_state(metric, [shard, nothing, shard], 4)
     other = metric.state_map(make_items(["a dog"], [["a bird"]]), Context())
-    assert corpus_state(metric, [one, nothing, other], 4)["rows"].tolist() == [5]
+    assert corpus_state(metric, [shard, nothing, other], 4)["rows"].tolist() == [5]
 
 
 def test_state_of_another_metric_or_step_is_refused(composed: Items):
@@ -282,7 +282,7 @@ def test_kept_ngrams_are_those_of_the_items(make_items: Callable[..., Items]):
         metric, again = Cider(), make_items(texts, [["a dog"], ["!"]])
         state = metric.joined([metric.state_map(make_items(["a", "b"], [["a dog"], ["a cat"]]), Context())])
         metric.restore(again, metric.keep(items))
-        found, expected = metric.score(again, Context(), state), metric.score(items, Context(), state)
-        np.testing.assert_array_equal(found.values, expected.values)
-        assert found.failures == expected.failures == {1: "no reference has a token after PTB tokenisation"}
+        kept, expected = metric.score(again, Context(), state), metric.score(items, Context(), state)
+        np.testing.assert_array_equal(kept.values, expected.values)
+        assert kept.failures == expected.failures == {1: "no reference has a token after PTB tokenisation"}
         assert "ptb" not in again.memo

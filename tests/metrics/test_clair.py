@@ -38,11 +38,11 @@ class Scripted(Judge):
         return {"adapter": "scripted"}
 
     def complete(self, prompts: Sequence[str]) -> list[str | None]:
-        found = []
+        answers = []
         for prompt in prompts:
-            found.append(self.answers[min(self.asked.count(prompt), len(self.answers) - 1)])
+            answers.append(self.answers[min(self.asked.count(prompt), len(self.answers) - 1)])
             self.asked.append(prompt)
-        return found
+        return answers
 
 
 class Lossy(Scripted):
@@ -115,7 +115,7 @@ def test_answer_without_a_number_is_asked_for_again_up_to_three_times():
 def test_bad_answers_fail_their_own_caption_or_count_as_zero():
     class ByCaption(Scripted):
         def complete(self, prompts: Sequence[str]) -> list[str | None]:
-            return [self.answers[next(n for n in range(4) if f"caption {n}" in one)] for one in prompts]
+            return [self.answers[next(n for n in range(4) if f"caption {n}" in prompt)] for prompt in prompts]
 
     judge = ByCaption("70", '{"score": 150}', None, "prose")
     captions = items(*(f"caption {n}" for n in range(4)))

@@ -51,11 +51,11 @@ def items_of(
     return golden_items(captions, [()] * len(captions), images=handles, boxes=list(boxes))
 
 
-def represented(one: np.ndarray, members: list[np.ndarray], k: int) -> float:
+def represented(vector: np.ndarray, members: list[np.ndarray], k: int) -> float:
     unit = np.stack([member / np.linalg.norm(member) for member in members]).astype(np.float64)
-    nearest = unit[np.argsort(-(unit @ one))[:k]].T
-    fit = nearest @ np.linalg.lstsq(nearest, one.astype(np.float64), rcond=None)[0]
-    return float(np.linalg.norm(fit) / np.linalg.norm(one))
+    nearest = unit[np.argsort(-(unit @ vector))[:k]].T
+    fit = nearest @ np.linalg.lstsq(nearest, vector.astype(np.float64), rcond=None)[0]
+    return float(np.linalg.norm(fit) / np.linalg.norm(vector))
 
 
 def by_definition(image: str, boxes: tuple[Box, ...], texts: list[str], k: int) -> tuple[float, float, float]:
@@ -100,30 +100,30 @@ def test_values_follow_the_definition(score: Callable, k: int):
         for image, boxes, caption in zip("abcd", BOXES, CAPTIONS, strict=True)
     ]
     for column, name in enumerate(("clip_precision", "clip_recall", "clip_f1")):
-        found = score(name, items_of(), k=k)
-        assert not found.failures
-        np.testing.assert_allclose(found.values, np.array(expected)[:, column], atol=1e-6)
-    np.testing.assert_array_equal(found.parts["image_parts"], [4, 1, 2, 5])
-    np.testing.assert_array_equal(found.parts["text_parts"], [5, 2, 3, 3])
-    np.testing.assert_array_equal(found.parts["truncated"], [1, 0, 1, 0])
+        scores = score(name, items_of(), k=k)
+        assert not scores.failures
+        np.testing.assert_allclose(scores.values, np.array(expected)[:, column], atol=1e-6)
+    np.testing.assert_array_equal(scores.parts["image_parts"], [4, 1, 2, 5])
+    np.testing.assert_array_equal(scores.parts["text_parts"], [5, 2, 3, 3])
+    np.testing.assert_array_equal(scores.parts["truncated"], [1, 0, 1, 0])
 
 
 def test_f1_of_the_set_is_the_mean_over_images_and_five_is_the_default(score: Callable):
-    found = score("clip_f1", items_of())
-    np.testing.assert_array_equal(found.values, score("clip_f1", items_of(), k=5).values)
-    p, r = found.parts["precision"], found.parts["recall"]
-    np.testing.assert_allclose(found.values, 2 * p * r / (p + r))
-    mean = build_metric("clip_f1", {}).corpus(found, np.ones(4))
-    assert mean == pytest.approx(found.values.mean())
+    scores = score("clip_f1", items_of())
+    np.testing.assert_array_equal(scores.values, score("clip_f1", items_of(), k=5).values)
+    p, r = scores.parts["precision"], scores.parts["recall"]
+    np.testing.assert_allclose(scores.values, 2 * p * r / (p + r))
+    mean = build_metric("clip_f1", {}).corpus(scores, np.ones(4))
+    assert mean == pytest.approx(scores.values.mean())
     # The paper's F1 lies below the harmonic mean of its precision and recall.
     assert mean < 2 * p.mean() * r.mean() / (p.mean() + r.mean())
 
 
 def test_prompt_goes_before_every_text_part(score: Callable):
     encoder = seeded()
-    found = score("clip_f1", items_of(CAPTIONS[:1], BOXES[:1], "a"), encoder, prompt="A photo of ")
+    scores = score("clip_f1", items_of(CAPTIONS[:1], BOXES[:1], "a"), encoder, prompt="A photo of ")
     texts = ["A photo of " + text for text in text_parts(CAPTIONS[0])]
-    assert found.values[0] == pytest.approx(by_definition("a", BOXES[0], texts, 5)[2], abs=1e-6)
+    assert scores.values[0] == pytest.approx(by_definition("a", BOXES[0], texts, 5)[2], abs=1e-6)
     assert set(texts) < set(encoder.encoded)
 
 
@@ -144,27 +144,27 @@ def test_three_metrics_encode_once_and_a_second_run_not_at_all(score: Callable, 
 
 def test_boxes_that_cannot_be_cropped_cost_only_themselves(score: Callable):
     boxes = [(*BOXES[0], (-1.0, -1.0, 0.0, 0.0)), *BOXES[1:]]
-    found = score("clip_f1", items_of(boxes=boxes))
-    assert not found.failures
-    np.testing.assert_array_equal(found.parts["lost_boxes"], [1, 0, 0, 0])
-    np.testing.assert_array_equal(found.values, score("clip_f1", items_of()).values)
+    scores = score("clip_f1", items_of(boxes=boxes))
+    assert not scores.failures
+    np.testing.assert_array_equal(scores.parts["lost_boxes"], [1, 0, 0, 0])
+    np.testing.assert_array_equal(scores.values, score("clip_f1", items_of()).values)
 
 
 def test_image_that_cannot_be_read_costs_no_other(score: Callable, tmp_path: Path):
     missing = tmp_path / "e.jpg"
     items = items_of([*CAPTIONS, "x", "y"], [*BOXES, (), ()], ["a", "b", "c", "d", "gone", missing])
-    found = score("clip_f1", items)
-    assert found.failures == {4: "image: cannot be read", 5: f"image {missing}: No such file or directory"}
-    assert np.isnan(found.values[4:]).all()
-    np.testing.assert_array_equal(found.parts["truncated"][4:], 0)
-    np.testing.assert_array_equal(found.values[:4], score("clip_f1", items_of()).values)
+    scores = score("clip_f1", items)
+    assert scores.failures == {4: "image: cannot be read", 5: f"image {missing}: No such file or directory"}
+    assert np.isnan(scores.values[4:]).all()
+    np.testing.assert_array_equal(scores.parts["truncated"][4:], 0)
+    np.testing.assert_array_equal(scores.values[:4], score("clip_f1", items_of()).values)
 
 
 def test_text_part_that_cannot_be_encoded_is_the_reason_of_its_item_alone(score: Callable):
-    found = score("clip_f1", items_of(["Here. gone away", *CAPTIONS[1:]]))
-    assert found.failures == {0: "text: cannot be read"}
-    assert np.isnan(found.values[0])
-    np.testing.assert_array_equal(found.values[1:], score("clip_f1", items_of()).values[1:])
+    scores = score("clip_f1", items_of(["Here. gone away", *CAPTIONS[1:]]))
+    assert scores.failures == {0: "text: cannot be read"}
+    assert np.isnan(scores.values[0])
+    np.testing.assert_array_equal(scores.values[1:], score("clip_f1", items_of()).values[1:])
 
 
 def test_values_do_not_depend_on_how_items_are_grouped(score: Callable, monkeypatch: pytest.MonkeyPatch):
@@ -192,9 +192,9 @@ def test_whole_image_is_the_only_part_where_boxes_are_not_asked_for(score: Calla
     # Neither the boxes that a data set has, nor their lack, change anything.
     for boxes in (BOXES, ()):
         for column, name in enumerate(("clip_precision", "clip_recall", "clip_f1")):
-            found = score(name, items_of(boxes=boxes), cache=store, parts="whole")
-            np.testing.assert_allclose(found.values, np.array(expected)[:, column], atol=1e-6)
-            np.testing.assert_array_equal(found.parts["image_parts"], 1)
+            scores = score(name, items_of(boxes=boxes), cache=store, parts="whole")
+            np.testing.assert_allclose(scores.values, np.array(expected)[:, column], atol=1e-6)
+            np.testing.assert_array_equal(scores.parts["image_parts"], 1)
     assert not np.allclose(score("clip_f1", items_of(), cache=store).values, np.array(expected)[:, 2])
 
 
@@ -212,12 +212,12 @@ SIZE = 48
 def by_lstsq(vectors: np.ndarray, members: np.ndarray, k: int) -> np.ndarray:
     """The definition word for word: a call of lstsq for each vector, on members of norm 1."""
     members = members / np.linalg.norm(members, axis=1, keepdims=True)
-    found = []
+    lengths = []
     for vector in vectors:
         nearest = members[np.argsort(-(members @ vector), kind="stable")[:k]].T
         coefficients = np.linalg.lstsq(nearest, vector, rcond=None)[0]
-        found.append(np.linalg.norm(nearest @ coefficients) / np.linalg.norm(vector))
-    return np.array(found)
+        lengths.append(np.linalg.norm(nearest @ coefficients) / np.linalg.norm(vector))
+    return np.array(lengths)
 
 
 def vectors(generator: np.random.Generator, count: int) -> np.ndarray:
@@ -226,9 +226,9 @@ def vectors(generator: np.random.Generator, count: int) -> np.ndarray:
 
 
 def assert_equal_to_lstsq(pairs: list[tuple[np.ndarray, np.ndarray]], k: int) -> None:
-    found = proportions(pairs, k)
-    assert len(found) == len(pairs)
-    for (first, second), (by_second, by_first) in zip(pairs, found, strict=True):
+    shares = proportions(pairs, k)
+    assert len(shares) == len(pairs)
+    for (first, second), (by_second, by_first) in zip(pairs, shares, strict=True):
         np.testing.assert_allclose(by_second, by_lstsq(first, second, k), rtol=0, atol=1e-6)
         np.testing.assert_allclose(by_first, by_lstsq(second, first, k), rtol=0, atol=1e-6)
 
@@ -275,8 +275,8 @@ def test_value_calculated_by_hand():
     (both,), each = proportions([(vector, np.array([[1.0, 0.0, 0.0], [1.0, 5.0, 0.0]]))], 2)[0]
     assert both == pytest.approx(np.sqrt(5) / 3)
     assert each == pytest.approx([1 / 3, 11 / (3 * np.sqrt(26))])
-    (one,), _ = proportions([(vector, np.array([[0.0, 0.0, 7.0], [-1.0, 0.0, 0.0]]))], 1)[0]
-    assert one == pytest.approx(2 / 3)
+    (share,), _ = proportions([(vector, np.array([[0.0, 0.0, 7.0], [-1.0, 0.0, 0.0]]))], 1)[0]
+    assert share == pytest.approx(2 / 3)
 
 
 def test_copies_that_differ_by_the_rounding_of_single_precision_add_nothing():

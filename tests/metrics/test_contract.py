@@ -55,11 +55,11 @@ def take(scores: Scores, which: np.ndarray) -> Scores:
 
 
 @pytest.mark.parametrize("shards", SHARDS)
-@pytest.mark.parametrize("metric", [MEAN, Bleu4(), ChairI(), Meteor(), Mid()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("metric", [MEAN, Bleu4(), ChairI(), Meteor(), Mid()], ids=lambda metric: type(metric).__name__)
 def test_corpus_value_is_the_same_to_the_bit_whatever_the_shards(metric: Aggregate, shards: int):
     scores, weights = scores_of(type(metric)), np.random.default_rng(3).integers(1, 9, size=300)
     of_shards = [metric.sums(take(scores, which), weights[which]) for which in shuffled(300, shards)]
-    assert {array.dtype for one in of_shards for array in one.values()} == {np.dtype(np.int64)}
+    assert {array.dtype for shard in of_shards for array in shard.values()} == {np.dtype(np.int64)}
     value = metric.value(add_sums(of_shards))
     assert value == metric.corpus(scores, weights)
     # A resample's value, in plain floating point, is the same but for rounding.
@@ -137,7 +137,7 @@ REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("clip_f1", "'parts' must be boxes or whole, not 'crops'", [{"parts": "crops"}]),
     ("clip_recall", "above 0", [{"k": 0}, {"k": -1}, {"k": 2.5}, {"k": "3"}, {"k": True}]),
     ("dcscore", _MISFIT, [{"answers": 0}, {"answers": 2.5}, {"tries": 0}, {"max_tokens": 0}]),
-    ("dcscore", _MISFIT, [{"temperature": one} for one in (-1, float("nan"), float("inf"))]),
+    ("dcscore", _MISFIT, [{"temperature": temperature} for temperature in (-1, float("nan"), float("inf"))]),
     ("dcscore", _MISFIT, [{"verify_temperature": -1}, {"verify_temperature": "warm"}, {"seed": -1}]),
     ("dcscore", _MISFIT, [{"seed": 1.5}, {"join": "id"}, {"invalid": "drop"}, {"oracle": "x"}]),
     ("dcscore", _MISFIT, [{"facts": "f", "oracle": "judge"}]),
@@ -165,7 +165,8 @@ REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(
-    ("metric", "message", "settings"), [(name, said, one) for name, said, several in REFUSED for one in several]
+    ("metric", "message", "settings"),
+    [(name, said, settings) for name, said, several in REFUSED for settings in several],
 )
 def test_setting_that_cannot_be_is_refused(metric: str, message: str, settings: dict[str, Any]):
     with pytest.raises(ValueError, match=message or next(iter(settings))):
@@ -182,7 +183,7 @@ FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "setting", "content", "change", "said"), FILES, ids=[one[0] for one in FILES])
+@pytest.mark.parametrize(("name", "setting", "content", "change", "said"), FILES, ids=[file[0] for file in FILES])
 def test_file_of_a_setting_is_known_by_its_content_and_missed_before_work(
     name: str, setting: str, content: str, change: tuple[str, str], said: str, table_file: Path, tmp_path: Path
 ):
@@ -205,11 +206,11 @@ def test_file_of_a_setting_is_known_by_its_content_and_missed_before_work(
 def examples() -> dict[str, Any]:
     """The metrics that docs/extending.md shows how to write; none is registered."""
     text = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
-    found: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         if "Overlap" in code or "CorpusMetric" in code:
-            exec(re.sub(r"(?s)@capbench.*?\n|run = .*", "", code), found)  # noqa: S102 - our own document
-    return found
+            exec(re.sub(r"(?s)@capbench.*?\n|run = .*", "", code), namespace)  # noqa: S102 - our own document
+    return namespace
 
 
 def test_metric_of_ones_own_pools_what_it_adds_up(examples: dict[str, Any], make_items: Callable[..., Items]):
@@ -228,14 +229,14 @@ def test_metric_of_ones_own_is_scored_with_its_state(examples: dict[str, Any], c
     assert metric.has_state
     whole = metric.score(composed, Context())
     assert MEAN.corpus(whole, composed.weights) == pytest.approx(1)
-    found, value = scored_in_shards(metric, composed, Context(), shards)
-    np.testing.assert_array_equal(found.values, whole.values)
+    scores, value = scored_in_shards(metric, composed, Context(), shards)
+    np.testing.assert_array_equal(scores.values, whole.values)
     assert value == metric.corpus(whole, composed.weights)
 
 
 def test_what_was_computed_in_a_second_is_kept_at_once_and_all_of_it_before_an_error(cache):
     def compute(missing: list[str]) -> Iterator[dict[str, int]]:
-        yield from ({one: len(one)} for one in missing[:2])
+        yield from ({text: len(text)} for text in missing[:2])
         raise MetricError("the third")
 
     with pytest.raises(MetricError):

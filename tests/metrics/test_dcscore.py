@@ -89,9 +89,9 @@ def listed(facts: Sequence[str], key: str = "") -> str:
 
 def asked(image: int, count: int, facts: Sequence[str], key: str = "number") -> tuple[str, str]:
     """Return what is asked of a caption's facts, as the fixtures' prompts have it."""
-    told = listed(facts, key)
+    listing = listed(facts, key)
     known = listed([f"{image} has {n}." for n in range(count)], "id")
-    return f"MATCH {told} {known}", f"VERIFY caption of {image} {told}"
+    return f"MATCH {listing} {known}", f"VERIFY caption of {image} {listing}"
 
 
 def test_recorded_answers_score_as_the_released_code_scores_them(prompts, oracle, judge):
@@ -106,8 +106,8 @@ def test_recorded_answers_score_as_the_released_code_scores_them(prompts, oracle
     metric = build_metric("dcscore", {**prompts, "facts": oracle(*(case["oracle"] for case in cases)), "join": "text"})
     scores = metric.score(items(*map(str, range(len(cases)))), Context(judge=judge(*rows)))
     assert scores.failures == {}
-    found = np.stack([scores.parts[name] for name in PARTS], axis=1)
-    assert found == pytest.approx(np.array([case["parts"] for case in cases]), abs=1e-12)
+    parts = np.stack([scores.parts[name] for name in PARTS], axis=1)
+    assert parts == pytest.approx(np.array([case["parts"] for case in cases]), abs=1e-12)
     assert f"{scores.values.mean() * 100:.2f}" == GOLDEN["printed"]
 
 
@@ -215,14 +215,14 @@ def test_caption_whose_answers_cannot_be_used_is_named_with_its_reason_or_counts
 
 def test_oracle_of_the_judge_is_what_it_takes_out_of_the_references(prompts, judge):
     own = '[{"fact": "A wall.", "relevance": 1}, {"fact": "Grim.", "relevance": 0}, {"fact": "Old.", "relevance": 1}]'
-    told = listed(["It is red."], "number")
+    listing = listed(["It is red."], "number")
     known = listed(["A wall.", "Grim.", "Old."], "id")
     answers = judge(
         ("FACTS c", GOOD, None),
         ("FACTS one\n\ntwo", own, None),
         ("FACTS bad", "[]", None),
-        (f"MATCH {told} {known}", MATCHED, None),
-        (f"VERIFY one\n\ntwo {told}", VERIFIED, None),
+        (f"MATCH {listing} {known}", MATCHED, None),
+        (f"VERIFY one\n\ntwo {listing}", VERIFIED, None),
     )
     metric = DcScore(oracle="judge", **prompts)
     assert "references" in metric.needs
@@ -320,9 +320,9 @@ def test_fingerprint_holds_what_moves_a_value_and_no_path(prompts, oracle):
         {"verify_temperature": 0.0}, {"max_tokens": 9}, {"facts": None, "oracle": "judge"},
         *({name: path} for name, path in prompts.items()),
     ]  # fmt: skip
-    fingerprints = [told(**one) for one in variants]
+    fingerprints = [told(**variant) for variant in variants]
     assert len(set(fingerprints)) == len(variants)
-    assert not any(str(Path(path).parent) in one for path in prompts.values() for one in fingerprints)
+    assert not any(str(Path(path).parent) in fingerprint for path in prompts.values() for fingerprint in fingerprints)
     before = told()
     assert DcScore(oracle(2)).fingerprint() != json.loads(before)
 
@@ -380,7 +380,7 @@ def test_things_that_facts_name_are_shown_where_they_are_texts():
     assert facts == (CaptionFact("A dog.", True, "dog_0"), CaptionFact("It runs.", False))
     shown = [{"fact": "A dog.", "identifier": "dog_0"}, {"fact": "It runs."}]
     assert json.loads(listed_facts(facts, "text")) == shown
-    assert json.loads(listed_facts(facts, "number")) == [{"number": n} | one for n, one in enumerate(shown)]
+    assert json.loads(listed_facts(facts, "number")) == [{"number": n} | fact for n, fact in enumerate(shown)]
 
 
 def test_facts_of_one_text_are_judged_in_their_order():

@@ -54,7 +54,10 @@ def test_empty_captions_count_as_released_code_counts_them(rows: list[dict[str, 
         values = [row[name] for row in table.rows]
         np.testing.assert_allclose(values, GOLDEN["rows"][name], rtol=0, atol=1e-9, err_msg=name)
     assert len(table.rows) == 60
-    assert [(one["reason"], one["count"]) for one in table.empty] == [("has no letter or digit", 1), ("is empty", 2)]
+    assert [(entry["reason"], entry["count"]) for entry in table.empty] == [
+        ("has no letter or digit", 1),
+        ("is empty", 2),
+    ]
     assert table.failures == []
 
 
@@ -62,7 +65,7 @@ def test_left_out_they_take_their_references_with_them(rows: list[dict[str, Any]
     table = capbench.score(rows, NAMES, empty_caption="leave_out")
     assert table.system == pytest.approx(GOLDEN["left_out"], abs=1e-9)
     assert len(table.rows) == 57
-    assert [(one["stage"], one["count"]) for one in table.failures] == [("candidate", 1), ("candidate", 2)]
+    assert [(failure["stage"], failure["count"]) for failure in table.failures] == [("candidate", 1), ("candidate", 2)]
     assert table.empty == []
     # Which is what being silent gains.
     assert all(GOLDEN["left_out"][name] > GOLDEN["system"][name] for name in NAMES)

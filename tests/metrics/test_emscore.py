@@ -41,8 +41,8 @@ def items(videos: list[Any], candidates: list[str], references: list[list[str]] 
     return golden_items(candidates, references or [[]] * len(candidates), images=videos)
 
 
-def score(encoder: Encoder, given: Items, metric: str = "emscore", **arguments: Any) -> Scores:
-    return build_metric(metric, arguments).score(given, Context(encoder=encoder))
+def score(encoder: Encoder, batch: Items, metric: str = "emscore", **arguments: Any) -> Scores:
+    return build_metric(metric, arguments).score(batch, Context(encoder=encoder))
 
 
 @pytest.fixture
@@ -61,16 +61,16 @@ def test_values_are_those_of_released_code(tmp_path, encoder, idf, metric, again
     corpus = tmp_path / "train.json"
     corpus.write_text(json.dumps({"video": GOLDEN["corpus"]}))
     arguments = {"idf": str(corpus), "idf_max_words": 66} if idf == "idf_on" else {}
-    files = {name: recorded(tmp_path / f"{name}.npy", *made) for name, made in GOLDEN["videos"].items()}
+    files = {name: recorded(tmp_path / f"{name}.npy", *video) for name, video in GOLDEN["videos"].items()}
     for sampled in (None, 10):
         chosen = [number for number, item in enumerate(GOLDEN["items"]) if item[3] == sampled]
         rows = [GOLDEN["items"][number] for number in chosen]
-        given = items([VideoHandle(files[row[0]]) for row in rows], [r[1] for r in rows], [r[2] for r in rows])
-        scores = build_metric(metric, {"frames": sampled, **arguments}).score(given, Context(encoder=encoder))
+        batch = items([VideoHandle(files[row[0]]) for row in rows], [r[1] for r in rows], [r[2] for r in rows])
+        scores = build_metric(metric, {"frames": sampled, **arguments}).score(batch, Context(encoder=encoder))
         expected = np.array([GOLDEN[idf][number][against] for number in chosen])
         assert not scores.failures
-        found = [scores.parts[part] for part in PARTS]
-        np.testing.assert_allclose(np.transpose([*found, scores.values]), expected, rtol=0, atol=1e-5)
+        parts = [scores.parts[part] for part in PARTS]
+        np.testing.assert_allclose(np.transpose([*parts, scores.values]), expected, rtol=0, atol=1e-5)
 
 
 def unit(*rows: list[float]) -> np.ndarray:
@@ -95,7 +95,7 @@ def test_the_best_precision_recall_f1_and_coarse_may_be_those_of_different_refer
     long = Tokens(unit([0, 1], [1, 0], [-1, -1]), np.array([0.2, 0.2, 0.6]))
     # short: precision (1 + 0) / 2, recall 1, coarse 0. long: precision 1, recall 0.4 - 0.6 / sqrt(2), negative.
     worst = 0.4 - 0.6 * np.sqrt(0.5)
-    alone = [match_references(caption, [one]) for one in (short, long)]
+    alone = [match_references(caption, [reference]) for reference in (short, long)]
     np.testing.assert_allclose(alone[0], [0.5, 1, 2 / 3, 0], atol=1e-6)
     np.testing.assert_allclose(alone[1], [1, worst, 2 * worst / (1 + worst), -np.sqrt(0.5)], atol=1e-6)
     np.testing.assert_allclose(match_references(caption, [short, long]), [1, 1, 2 / 3, 0], atol=1e-6)
@@ -111,18 +111,18 @@ def test_a_span_picks_frames_as_released(tmp_path: Path, encoder: Encoder):
     path = recorded(tmp_path / "v.npy", 30)
     # From 30 * 2.5 // 9 to 30 * 6.2 // 9.
     np.save(tmp_path / "cut.npy", np.load(path)[8:20])
-    given = items([VideoHandle(path, (2.5, 6.2, 9.0)), VideoHandle(tmp_path / "cut.npy")], ["a dog"] * 2)
-    first, second = build_metric("emscore", {}).score(given, Context(encoder=encoder)).values
+    batch = items([VideoHandle(path, (2.5, 6.2, 9.0)), VideoHandle(tmp_path / "cut.npy")], ["a dog"] * 2)
+    first, second = build_metric("emscore", {}).score(batch, Context(encoder=encoder)).values
     assert first == second
 
 
 def test_one_frame_is_the_first(tmp_path: Path, encoder: Encoder):
     video = VideoHandle(recorded(tmp_path / "v.npy", 7))
     np.save(tmp_path / "first.npy", np.load(tmp_path / "v.npy")[:1])
-    one = build_metric("emscore", {"frames": 1}).score(items([video], ["a dog"]), Context(encoder=encoder))
+    single = build_metric("emscore", {"frames": 1}).score(items([video], ["a dog"]), Context(encoder=encoder))
     first = items([VideoHandle(tmp_path / "first.npy")], ["a dog"])
     alone = build_metric("emscore", {}).score(first, Context(encoder=encoder))
-    assert one.values.tolist() == alone.values.tolist()
+    assert single.values.tolist() == alone.values.tolist()
 
 
 def test_what_cannot_be_scored_is_named_and_costs_no_other(tmp_path: Path, encoder: Encoder):
@@ -162,8 +162,8 @@ def test_a_caption_over_the_context_is_cut_and_counted(tmp_path: Path, video: Vi
     corpus = tmp_path / "train.txt"
     corpus.write_text("a dog\nthe cat\n" + "word " * 90)
     # 75 words are what the context of 77 takes beside start and end.
-    given = items([video] * 3, ["a dog", "word " * 200, "word " * 75])
-    scores = score(encoder, given, idf=str(corpus))
+    batch = items([video] * 3, ["a dog", "word " * 200, "word " * 75])
+    scores = score(encoder, batch, idf=str(corpus))
     assert scores.parts["truncated"].tolist() == [0, 1, 0]
     assert scores.values[1] == pytest.approx(scores.values[2], abs=1e-6)
 
@@ -203,16 +203,16 @@ def test_a_caption_all_of_whose_tokens_weigh_nothing_has_no_value(tmp_path, vide
 
 
 def test_a_second_run_encodes_nothing_and_the_video_term_is_shared(tmp_path, encoder, monkeypatch):
-    given = items([VideoHandle(recorded(tmp_path / "v.npy", 5))], ["a dog"], [["dog"]])
+    batch = items([VideoHandle(recorded(tmp_path / "v.npy", 5))], ["a dog"], [["dog"]])
     (tmp_path / "train.txt").write_text("a dog\na cat")
     arguments = {"idf": str(tmp_path / "train.txt")}
     with Store(tmp_path / "store.sqlite") as store:
         context = Context(cache=store, encoder=encoder)
-        first = build_metric("emscore_ref", arguments).score(given, context)
+        first = build_metric("emscore_ref", arguments).score(batch, context)
         monkeypatch.setattr(encoder, "tokens", None)
         monkeypatch.setattr(encoder, "frames", None)
-        again = build_metric("emscore_ref", arguments).score(given, context)
-        video = build_metric("emscore", arguments).score(given, context)
+        again = build_metric("emscore_ref", arguments).score(batch, context)
+        video = build_metric("emscore", arguments).score(batch, context)
     assert again.values.tolist() == first.values.tolist()
     assert np.isfinite(video.values).all()
 
@@ -226,10 +226,10 @@ def test_frames_of_a_video_are_encoded_once_and_kept(tmp_path, encoder, monkeypa
             pixels = np.full((48, 64, 3), 50 * number, dtype=np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
-    given = items([VideoHandle(path), VideoHandle(path, (0.0, 0.6, 1.0))], ["a dog"] * 2)
+    batch = items([VideoHandle(path), VideoHandle(path, (0.0, 0.6, 1.0))], ["a dog"] * 2)
     with Store(tmp_path / "store.sqlite") as store:
         context = Context(cache=store, encoder=encoder)
-        whole, part = build_metric("emscore", {}).score(given, context).values
+        whole, part = build_metric("emscore", {}).score(batch, context).values
         monkeypatch.setattr(encoder, "frames", None)
         sampled = build_metric("emscore", {"frames": 5}).score(items([VideoHandle(path)], ["a dog"]), context)
     assert sampled.values[0] == pytest.approx(whole, abs=1e-6)
@@ -242,11 +242,11 @@ def test_captions_without_videos_are_refused(encoder: Encoder):
 
 
 def test_the_pac_versions_take_no_features_that_another_model_recorded(tmp_path: Path, encoder: Encoder):
-    given = items([VideoHandle(recorded(tmp_path / "v.npy", 5))], ["a dog"], [["dog"]])
+    batch = items([VideoHandle(recorded(tmp_path / "v.npy", 5))], ["a dog"], [["dog"]])
     for name, label in (("emscore", "PAC-S"), ("emscore_ref", "RefPAC-S")):
         metric = build_metric(f"pac_{name}", {})
         assert (metric.encoder_family, metric.label) == ("pac", label)
-        assert "were recorded" in metric.score(given, Context(encoder=encoder)).failures[0]
-        told = build_metric(f"pac_{name}", {"recorded": True}).score(given, Context(encoder=encoder))
-        plain = build_metric(name, {}).score(given, Context(encoder=encoder))
-        assert told.values.tolist() == plain.values.tolist()
+        assert "were recorded" in metric.score(batch, Context(encoder=encoder)).failures[0]
+        with_recorded = build_metric(f"pac_{name}", {"recorded": True}).score(batch, Context(encoder=encoder))
+        plain = build_metric(name, {}).score(batch, Context(encoder=encoder))
+        assert with_recorded.values.tolist() == plain.values.tolist()

@@ -31,9 +31,9 @@ def test_sum_is_the_true_one_rounded_once_however_it_is_split(rows, shards, rand
 
 def test_sum_of_a_column_is_that_of_math_fsum():
     values = np.random.default_rng(0).normal(size=(20_000, 2)) ** 9
-    found = totals(exact_sums(values, np.ones(len(values))))
-    assert found.tolist() == [math.fsum(column) for column in values.T.tolist()]
-    assert found.tolist() != values.sum(axis=0).tolist()
+    sums = totals(exact_sums(values, np.ones(len(values))))
+    assert sums.tolist() == [math.fsum(column) for column in values.T.tolist()]
+    assert sums.tolist() != values.sum(axis=0).tolist()
 
 
 @pytest.mark.parametrize("value", [5e-324, 2.0**-1022, 2.0**-1053, 2.0**1005, -1.7976931348623157e308, 2.0**1023])

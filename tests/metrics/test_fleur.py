@@ -17,7 +17,7 @@ P = {"6": 0.1, "7": 0.2, "8": 0.6, "9": 0.05}
 
 def answer(text: str, **places: dict[str, float]) -> Judgement:
     """Return an answer of one token a character; ``places`` gives the probabilities at ``at_N``."""
-    return Judgement(text, [JudgeToken(one, places.get(f"at_{n}", {one: 1.0})) for n, one in enumerate(text)])
+    return Judgement(text, [JudgeToken(char, places.get(f"at_{n}", {char: 1.0})) for n, char in enumerate(text)])
 
 
 def items(*candidates: str, images: Any = None) -> Items:
@@ -67,7 +67,7 @@ def test_answer_that_is_no_rating_is_named(text: str, fault: str):
 
 
 @pytest.mark.parametrize(
-    ("rating", "told", "fault"),
+    ("rating", "judgement", "fault"),
     [
         (0.85, Judgement("0.85", [JudgeToken("0", {}), JudgeToken(".", {}), JudgeToken("85", {})]), "not single"),
         (0.8, Judgement("0.8"), "gives no token probabilities"),
@@ -75,9 +75,9 @@ def test_answer_that_is_no_rating_is_named(text: str, fault: str):
         (0.00001, answer("0.00001"), "too many decimals"),
     ],
 )
-def test_rating_that_cannot_be_smoothed_is_named(rating: float, told: Judgement, fault: str):
+def test_rating_that_cannot_be_smoothed_is_named(rating: float, judgement: Judgement, fault: str):
     with pytest.raises(ValueError, match=fault):
-        smoothed(rating, told)
+        smoothed(rating, judgement)
 
 
 def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp_path: Path, answers: Callable):

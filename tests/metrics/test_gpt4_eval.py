@@ -19,8 +19,8 @@ def prompt(tmp_path: Path) -> str:
 
 def test_captions_of_one_image_are_compared_in_one_question(answers, prompt):
     # The captions of two images, one after the other as the rows of a data set may come.
-    one, two = ("a dog", "one dog"), ("a cat",)
-    captions = golden_items(["d1", "c1", "d2", "c2", "d3", "d4"], [one, two, one, two, one, one])
+    dogs, two = ("a dog", "one dog"), ("a cat",)
+    captions = golden_items(["d1", "c1", "d2", "c2", "d3", "d4"], [dogs, two, dogs, two, dogs, dogs])
     asked = {
         "References:\na dog\n\none dog\nCaption 1: d1\nCaption 2: d2\nCaption 3: d3\nScores?": (
             'Thinking of {dogs}... {"ranking": [1, 3, 2], "scores": [5, 2.5, 0]}'

@@ -32,7 +32,7 @@ def on_graphs(tmp_path: Path) -> Callable[..., Metric]:
 
     def build(name: str, graphs: Sequence[str], **settings: Any) -> Metric:
         file = tmp_path / "graphs.jsonl"
-        file.write_text("".join(json.dumps({"caption": one, "graph": one}) + "\n" for one in graphs))
+        file.write_text("".join(json.dumps({"caption": graph, "graph": graph}) + "\n" for graph in graphs))
         encoder = {"encoder": str(find_minilm())} if name == "soft_spice" else {}
         return build_metric(name, {"parser": "recorded", "parser_model": str(file), **encoder, **RELEASED, **settings})
 
@@ -160,7 +160,7 @@ def test_capture_and_both_of_these_parse_once(tmp_path, wordnet_folder, cache, m
     write = FactualParser._generate
 
     def counted(self: FactualParser, batch: Sequence[Any]) -> list[str]:
-        parsed.extend(one.sentence for one in batch)
+        parsed.extend(entry.sentence for entry in batch)
         return write(self, batch)
 
     monkeypatch.setattr(FactualParser, "_generate", counted)
@@ -206,21 +206,22 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
     assert build_metric("soft_spice", {"device": "cpu"}).label == "soft-SPICE"
     both = build_metric("soft_spice", {"both_ways": True, "parser": "grammar", "encoder": "x/other"})
     assert both.label == "soft-SPICE (both ways, grammar, other)"
-    one = on_graphs("soft_spice", ["( dog )"]).fingerprint()
-    assert one["pooling"] == "mean, normalised"
-    assert "label" not in one
+    fingerprint = on_graphs("soft_spice", ["( dog )"]).fingerprint()
+    assert fingerprint["pooling"] == "mean, normalised"
+    assert "label" not in fingerprint
     others = [{"empty": "nothing"}, {"both_ways": True}]
-    assert all(on_graphs("soft_spice", ["( dog )"], **other).fingerprint() != one for other in others)
+    assert all(on_graphs("soft_spice", ["( dog )"], **other).fingerprint() != fingerprint for other in others)
     exact = on_graphs("factual_spice", ["( dog )"], synonyms=False).fingerprint()
     assert exact["synonyms"] is False
     assert on_graphs("factual_spice", ["( dog )"]).fingerprint()["synonyms"] != exact["synonyms"]
     # Merging asks the tables whether synonyms match or not; whole graphs are compared without them.
     assert "compare" not in exact
     merged = [
-        on_graphs("factual_spice", ["( dog )"], compare="merged", synonyms=one).fingerprint() for one in (False, True)
+        on_graphs("factual_spice", ["( dog )"], compare="merged", synonyms=synonyms).fingerprint()
+        for synonyms in (False, True)
     ]
     assert merged[0] != merged[1]
-    assert all(one["compare"] == "merged" and "WordNet" in one["merged"] for one in merged)
+    assert all(fingerprint["compare"] == "merged" and "WordNet" in fingerprint["merged"] for fingerprint in merged)
     whole = on_graphs("factual_spice", ["( dog )"], compare="graphs").fingerprint()
     assert (whole["compare"], whole["synonyms"], "merged" in whole) == ("graphs", True, False)
 
@@ -228,8 +229,8 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
 def test_words_are_merged_over_one_that_is_like_both_wherever_they_stand():
     # "a" and "b" have nothing in common, "c" has with both; "q" is in no set, not even one with itself.
     sets = {"a": {1}, "b": {2}, "c": {1, 2}, "r": {5}, "z": {6}}
-    names = [(one,) for one in "abcz"]
-    said = [(one, "r", "z") for one in "abc"]
+    names = [(name,) for name in "abcz"]
+    said = [(name, "r", "z") for name in "abc"]
 
     def synonyms(word: str) -> frozenset[int]:
         return frozenset(sets.get(word, ()))
@@ -237,7 +238,7 @@ def test_words_are_merged_over_one_that_is_like_both_wherever_they_stand():
     abc = set("abc")
     assert merged(names, synonyms) == [[abc], [{"z"}]]
     assert merged([*names, *said], synonyms) == [[abc], [{"z"}], [abc, {"r"}, {"z"}]]
-    mirrored = [tuple(reversed(one)) for one in said]
+    mirrored = [tuple(reversed(words)) for words in said]
     assert merged([*names, *mirrored], synonyms) == [[abc], [{"z"}], [{"z"}, {"r"}, abc]]
     assert merged([("q",), ("q", "r")], synonyms) == [[{"q"}], [{"q"}, {"r"}]]
 

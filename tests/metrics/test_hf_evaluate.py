@@ -71,12 +71,12 @@ def test_direction_says_which_reference_is_the_best(tmp_path: Path):
 
 
 def write_task(folder: Path, *listed: dict[str, Any], **keys: Any) -> None:
-    lines = [json.dumps(one) + "\n" for one in keys.pop("rows")]
+    lines = [json.dumps(row) + "\n" for row in keys.pop("rows")]
     (folder / "rows.jsonl").write_text("".join(lines))
     head = {"task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"}}
     keys |= {"doc_to_target": "references", "metadata": {"version": 1}}
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in (head | keys).items())
-    text += "metric_list:\n" + "".join(f"- {json.dumps(one)}\n" for one in listed)
+    text += "metric_list:\n" + "".join(f"- {json.dumps(entry)}\n" for entry in listed)
     (folder / "mine.yaml").write_text(text)
 
 
@@ -93,9 +93,9 @@ def test_direction_of_a_task_file_decides_which_caption_of_a_pair_is_right(tmp_p
         doc_to_preferred="better",
     )
     run = capbench.evaluate(tasks="mine", include_path=[tmp_path], resamples=0)["mine"]
-    assert {one.metric: one.value for one in run.results} == {"gain": 0.0, "distance": 1.0}
-    made = run.record.made_by
-    assert {metric: one["higher_is_better"] for metric, one in made.items()} == {
+    assert {result.metric: result.value for result in run.results} == {"gain": 0.0, "distance": 1.0}
+    made_by = run.record.made_by
+    assert {metric: value["higher_is_better"] for metric, value in made_by.items()} == {
         "gain": True, "distance": False
     }  # fmt: skip
 
@@ -183,7 +183,7 @@ def test_our_metric_is_a_module_and_combines_with_others(tmp_path: Path):
 
 @pytest.mark.parametrize("ids", ["01", (0, 1)])
 def test_mappings_of_ids_are_refused_by_our_metric_as_a_module(ids: Any):
-    captions, references = ({one: [text] for one, text in zip(ids, ("a dog", "a cat"), strict=True)} for _ in "12")
+    captions, references = ({key: [text] for key, text in zip(ids, ("a dog", "a cat"), strict=True)} for _ in "12")
     rouge = capbench.as_evaluate("rouge_l")
     with pytest.raises(UsageError, match="predictions must be a list, not a mapping by id"):
         rouge.compute(predictions=captions, references=references)
@@ -208,7 +208,7 @@ def test_module_runs_on_a_task_that_has_published_values(tmp_path: Path):
     name = module(tmp_path)
     row = {"image_id": "1", "subset": "8k", "refs": ["a dog", "a cat"]}
     rows = [row | {"caption": text, "rating": n + 1} for n, text in enumerate(["a bird", "two cars", "dog"])]
-    (tmp_path / "composite.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (tmp_path / "composite.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     # The published values are looked up after the work, as the data would be the released one.
     (tmp_path / "small.yaml").write_text(
         f"include: {Path(capbench.__path__[0]) / 'tasks/composite/composite.yaml'}\n"

@@ -34,11 +34,11 @@ def test_value_is_the_score_of_image_and_caption(encoder: BlipItm, pictures: lis
     first, second = pictures
     captions = ["a dog", "a long caption of a dog", "a cat"]
     some = golden_items(captions, [()] * 3, images=[first, second, first])
-    found = ItmScore().score(some, Context(encoder=encoder))
+    scores = ItmScore().score(some, Context(encoder=encoder))
     expected = dict(next(encoder.pairs(pictures, [["a dog", "a cat"], ["a long caption of a dog"]])).scores)
-    assert found.values.tolist() == [expected[0][0], expected[1][0], expected[0][1]]
-    assert found.parts["truncated"].tolist() == [0, 1, 0]
-    assert not found.failures
+    assert scores.values.tolist() == [expected[0][0], expected[1][0], expected[0][1]]
+    assert scores.parts["truncated"].tolist() == [0, 1, 0]
+    assert not scores.failures
 
 
 def test_pair_is_scored_once_and_kept(encoder, pictures, tmp_path, monkeypatch):
@@ -46,7 +46,7 @@ def test_pair_is_scored_once_and_kept(encoder, pictures, tmp_path, monkeypatch):
     pairs = BlipItm.pairs
 
     def noted(self: BlipItm, images: Any, texts: Any) -> Any:
-        asked.append([list(one) for one in texts])
+        asked.append([list(text) for text in texts])
         return pairs(self, images, texts)
 
     monkeypatch.setattr(BlipItm, "pairs", noted)
@@ -66,18 +66,18 @@ def test_what_cannot_be_read_is_named_and_costs_no_other(encoder, pictures, tmp_
         VideoHandle(tmp_path / "film.mp4"),
         ImageHandle(tmp_path / "gone.png"),
     ]
-    found = ItmScore().score(golden_items(["a dog"] * 4, [()] * 4, images=images), Context(encoder=encoder))
-    assert np.isfinite(found.values).tolist() == [False, True, False, False]
-    assert found.failures.keys() == {0, 2, 3}
-    assert found.failures[0].startswith("image: ")
-    assert "this is a video" in found.failures[2]
-    assert found.failures[3] == "image file: No such file or directory"
+    scores = ItmScore().score(golden_items(["a dog"] * 4, [()] * 4, images=images), Context(encoder=encoder))
+    assert np.isfinite(scores.values).tolist() == [False, True, False, False]
+    assert scores.failures.keys() == {0, 2, 3}
+    assert scores.failures[0].startswith("image: ")
+    assert "this is a video" in scores.failures[2]
+    assert scores.failures[3] == "image file: No such file or directory"
 
 
 def test_score_that_is_not_finite_is_no_score(encoder, pictures, monkeypatch):
     monkeypatch.setattr(encoder, "_pair_scores", lambda tokens, ids: tokens[:, 0, 0] * float("nan"))
-    found = ItmScore().score(golden_items(["a dog"], [()], images=pictures[:1]), Context(encoder=encoder))
-    assert found.failures == {0: "image and text: their score is not finite"}
+    scores = ItmScore().score(golden_items(["a dog"], [()], images=pictures[:1]), Context(encoder=encoder))
+    assert scores.failures == {0: "image and text: their score is not finite"}
 
 
 def test_dual_encoder_and_captions_without_images_are_errors(tiny_clip, encoder, pictures):

@@ -33,8 +33,8 @@ def normal() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     generator = np.random.default_rng(7)
     x = generator.normal(size=(40, 5))
     y = 0.7 * x + generator.normal(size=(40, 5))
-    made = 0.5 * x + generator.normal(size=(40, 5))
-    return tuple(v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y, made))  # type: ignore[return-value]
+    z = 0.5 * x + generator.normal(size=(40, 5))
+    return tuple(v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y, z))  # type: ignore[return-value]
 
 
 def items_of(pairs: Sequence[tuple[str, str, tuple[str, ...]]]) -> Items:
@@ -46,9 +46,9 @@ def items_of(pairs: Sequence[tuple[str, str, tuple[str, ...]]]) -> Items:
 @pytest.fixture
 def encoder() -> NamedFeatures:
     """Images i0..i39, their references r0..r39 and candidates c0..c39."""
-    x, y, made = normal()
+    x, y, z = normal()
     return NamedFeatures(
-        {f"{kind}{n}": row for kind, rows in zip("irc", (x, y, made), strict=True) for n, row in enumerate(rows)}
+        {f"{kind}{n}": row for kind, rows in zip("irc", (x, y, z), strict=True) for n, row in enumerate(rows)}
     )
 
 
@@ -70,9 +70,9 @@ def test_released_unit_test():
 
 @pytest.mark.parametrize(("kind", "eps"), [("made", 0.0), ("eps", 5e-4), ("real", 0.0)])
 def test_values_of_the_released_code(kind: str, eps: float):
-    x, y, made = normal()
+    x, y, z = normal()
     # The released code scores images made from texts, against the real images of the texts.
-    information, distance = pointwise_information(x, y, x if kind == "real" else made, y, eps)
+    information, distance = pointwise_information(x, y, x if kind == "real" else z, y, eps)
     # The released code rounds eps to single precision.
     tolerance = 1e-6 if eps else 1e-9
     np.testing.assert_allclose(information + distance, GOLDEN[kind]["pointwise"], rtol=tolerance)
@@ -80,9 +80,9 @@ def test_values_of_the_released_code(kind: str, eps: float):
 
 
 def test_captions_are_scored_against_the_gaussians_of_references(encoder: NamedFeatures, items: Items):
-    metric, (x, y, made) = Mid(), normal()
+    metric, (x, y, z) = Mid(), normal()
     scores = metric.score(items, Context(encoder=encoder))
-    information, distance = pointwise_information(x, y, x, made)
+    information, distance = pointwise_information(x, y, x, z)
     np.testing.assert_allclose(scores.values, information + distance, rtol=1e-4)
     assert metric.corpus(scores, items.weights) == pytest.approx(information + distance.sum() / 39, rel=1e-4)
 
@@ -99,8 +99,8 @@ def test_captions_are_scored_against_their_own_gaussians_without_references(enco
 def test_pairs_that_occur_twice_count_once(encoder: NamedFeatures, items: Items):
     once = Mid().score(items, Context(encoder=encoder))
     more = items_of([(f"i{n}", f"{c}{n}", (f"r{n}", f"r{n}")) for n in range(40) for c in "cr"])
-    found = Mid().score(more, Context(encoder=encoder))
-    np.testing.assert_allclose(found.values[::2], once.values, rtol=1e-9)
+    scores = Mid().score(more, Context(encoder=encoder))
+    np.testing.assert_allclose(scores.values[::2], once.values, rtol=1e-9)
 
 
 def test_what_cannot_be_encoded_costs_no_other(encoder: NamedFeatures, items: Items):
@@ -127,9 +127,9 @@ def test_corpus_value_needs_two_captions():
 
 @pytest.mark.parametrize("eps", [0.0, 5e-4])
 @pytest.mark.parametrize(
-    ("kind", "what", "rank"), [("i", "images", "4 of 5"), ("r", "captions", "4 of 5"), ("ir", "both", "9 of 10")]
+    ("kind", "part", "rank"), [("i", "images", "4 of 5"), ("r", "captions", "4 of 5"), ("ir", "both", "9 of 10")]
 )
-def test_features_that_depend_on_one_another_are_refused_by_name(encoder, items, kind, what, rank, eps):
+def test_features_that_depend_on_one_another_are_refused_by_name(encoder, items, kind, part, rank, eps):
     for n in range(40):
         if kind == "ir":
             # The last number of an image's features is that of its reference's: both together lack a direction.
@@ -137,7 +137,7 @@ def test_features_that_depend_on_one_another_are_refused_by_name(encoder, items,
         else:
             encoder.features[f"{kind}{n}"][-1] = encoder.features[f"{kind}{n}"][0]
     real = [np.stack([encoder.features[f"{kind}{n}"] for n in range(40)]) for kind in "ir"]
-    with pytest.raises(MetricError, match=rf"covariance of {what}.* singular \(rank {rank}") as caught:
+    with pytest.raises(MetricError, match=rf"covariance of {part}.* singular \(rank {rank}") as caught:
         pointwise_information(*real, *real, eps)
     assert "Score more different images" in caught.value.hint
 
@@ -174,11 +174,11 @@ def many(encoder: NamedFeatures) -> Items:
 def test_values_are_the_same_to_the_bit_whatever_the_shards(encoder, many, arguments, shards, parts):
     metric, context = Mid(**arguments), Context(encoder=encoder)
     whole = metric.score(many, context)
-    found, value = scored_in_shards(metric, many, context, shards, parts)
-    np.testing.assert_array_equal(found.values, whole.values)
+    scores, value = scored_in_shards(metric, many, context, shards, parts)
+    np.testing.assert_array_equal(scores.values, whole.values)
     for name, part in whole.parts.items():
-        np.testing.assert_array_equal(found.parts[name], part)
-    assert found.failures == whole.failures != {}
+        np.testing.assert_array_equal(scores.parts[name], part)
+    assert scores.failures == whole.failures != {}
     assert value == metric.corpus(whole, many.weights)
 
 
@@ -228,9 +228,9 @@ def unit(n: int, d: int, about: float = 0.0) -> np.ndarray:
 
 
 def test_features_are_rounded_to_the_nearest_multiple():
-    found = fixed(np.array([[1.0, -1.0, 0.6 * STEP, -0.4 * STEP]]))
-    assert found.dtype == np.int32
-    assert found.tolist() == [[2**30, -(2**30), 1, 0]]
+    rounded = fixed(np.array([[1.0, -1.0, 0.6 * STEP, -0.4 * STEP]]))
+    assert rounded.dtype == np.int32
+    assert rounded.tolist() == [[2**30, -(2**30), 1, 0]]
 
 
 def test_moments_are_exact_however_the_rows_are_split(monkeypatch: pytest.MonkeyPatch):

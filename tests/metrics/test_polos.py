@@ -75,12 +75,12 @@ def weights(state: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
-    folder, made = tmp_path_factory.mktemp("pictures"), []
+    folder, handles = tmp_path_factory.mktemp("pictures"), []
     for number in range(len(CAPTIONS)):
         noise = np.random.default_rng(number).integers(0, 256, (6, 8, 3), dtype=np.uint8)
         Image.fromarray(noise).resize((90, 60)).save(folder / f"{number}.png")
-        made.append(ImageHandle(folder / f"{number}.png"))
-    return made
+        handles.append(ImageHandle(folder / f"{number}.png"))
+    return handles
 
 
 def items(pictures: list[ImageHandle], references: Any = REFERENCES, captions: Any = CAPTIONS) -> Items:
@@ -104,10 +104,10 @@ def released(
     tokenizer, model = AutoTokenizer.from_pretrained(roberta), AutoModel.from_pretrained(roberta).eval()
 
     def sentences(texts: list[str]) -> torch.Tensor:
-        made = tokenizer(texts, padding=True, return_tensors="pt")
+        inputs = tokenizer(texts, padding=True, return_tensors="pt")
         with torch.inference_mode():
-            layers = model(**made, output_hidden_states=True).hidden_states
-        mask = made["attention_mask"].float()[..., None]
+            layers = model(**inputs, output_hidden_states=True).hidden_states
+        mask = inputs["attention_mask"].float()[..., None]
         count = mask.sum() * layers[0].shape[-1]
         scalars = torch.cat([state[f"scalar_mix.scalar_parameters.{n}"] for n in range(LAYERS)])
         total = torch.zeros_like(layers[0])
@@ -119,10 +119,10 @@ def released(
 
     def seen(texts: list[str]) -> torch.Tensor:
         batches = clip.texts([f"A photo depicts {text}" for text in texts])
-        found = {at: one for batch in batches for at, one in batch.vectors.items()}
-        return torch.tensor(np.array([found[number] for number in range(len(texts))]))
+        vector_of = {at: vector for batch in batches for at, vector in batch.vectors.items()}
+        return torch.tensor(np.array([vector_of[number] for number in range(len(texts))]))
 
-    images = {at: one for batch in clip.images(pictures) for at, one in batch.vectors.items()}
+    images = {at: vector for batch in clip.images(pictures) for at, vector in batch.vectors.items()}
     v = torch.tensor(np.array([images[number] for number in range(len(captions))]))
     c, t = sentences(captions), seen(captions)
     scores = []
@@ -142,20 +142,20 @@ def alone(weights: str, roberta: str) -> Polos:
 
 
 def test_caption_alone_scores_as_in_a_released_batch_of_one(alone, roberta, clip, state, pictures):
-    found = alone.score(items(pictures), Context(encoder=clip)).values
+    values = alone.score(items(pictures), Context(encoder=clip)).values
     expected = [
         released(roberta, clip, state, [picture], [caption], [references])[0]
         for picture, caption, references in zip(pictures, CAPTIONS, REFERENCES, strict=True)
     ]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert np.ptp(found) > 0.01
+    np.testing.assert_allclose(values, expected, atol=1e-5)
+    assert np.ptp(values) > 0.01
 
 
 def test_best_reference_counts_and_each_is_scored_by_itself(alone, roberta, clip, state, pictures):
     each = []
     for reference in REFERENCES[0]:
-        one = items(pictures[:1], [(reference,)], CAPTIONS[:1])
-        each.append(alone.score(one, Context(encoder=clip)).values[0])
+        item = items(pictures[:1], [(reference,)], CAPTIONS[:1])
+        each.append(alone.score(item, Context(encoder=clip)).values[0])
         expected = released(roberta, clip, state, pictures[:1], CAPTIONS[:1], [(reference,)])
         assert each[-1] == pytest.approx(expected[0], abs=1e-5)
     whole = alone.score(items(pictures), Context(encoder=clip)).values[0]
@@ -165,23 +165,23 @@ def test_best_reference_counts_and_each_is_scored_by_itself(alone, roberta, clip
 
 def test_batch_scores_as_released_and_its_captions_move_each_other(alone, weights, roberta, clip, state, pictures):
     batch = Polos(weights=weights, text_model=roberta, device="cpu", batch=3)
-    found = batch.score(items(pictures), Context(encoder=clip))
+    scores = batch.score(items(pictures), Context(encoder=clip))
     expected = released(roberta, clip, state, pictures, CAPTIONS, REFERENCES)
-    np.testing.assert_allclose(found.values, expected, atol=1e-5)
+    np.testing.assert_allclose(scores.values, expected, atol=1e-5)
     # As released, the third reference of the first caption is lost, as the others have two.
-    assert found.remarks == {0: "1 of its references are not looked at, as in a released batch"}
+    assert scores.remarks == {0: "1 of its references are not looked at, as in a released batch"}
     singles = alone.score(items(pictures), Context(encoder=clip)).values
-    assert np.abs(found.values - singles).max() > 1e-4
+    assert np.abs(scores.values - singles).max() > 1e-4
     assert batch.corpus_dependent
     assert not alone.corpus_dependent
 
 
 def test_batches_follow_the_order_of_the_data(weights, roberta, clip, state, pictures):
     two = Polos(weights=weights, text_model=roberta, device="cpu", batch=2)
-    found = two.score(items(pictures), Context(encoder=clip)).values
+    values = two.score(items(pictures), Context(encoder=clip)).values
     first = released(roberta, clip, state, pictures[:2], CAPTIONS[:2], REFERENCES[:2])
     last = released(roberta, clip, state, pictures[2:], CAPTIONS[2:], REFERENCES[2:])
-    np.testing.assert_allclose(found, [*first, *last], atol=1e-5)
+    np.testing.assert_allclose(values, [*first, *last], atol=1e-5)
 
 
 def test_caption_without_reference_or_with_too_long_a_text_has_no_score_and_a_reason(
@@ -191,22 +191,22 @@ def test_caption_without_reference_or_with_too_long_a_text_has_no_score_and_a_re
     batch = Polos(weights=weights, text_model=roberta, device="cpu", batch=3)
     whole = items(pictures[1:2], [("a dog",)], CAPTIONS[1:2])
     for metric in (alone, batch):
-        found = metric.score(items(pictures, references), Context(encoder=clip))
-        assert found.failures[0] == "item has no reference"
-        assert "and the text model takes 32" in found.failures[2]
-        assert np.isnan(found.values[[0, 2]]).all()
+        scores = metric.score(items(pictures, references), Context(encoder=clip))
+        assert scores.failures[0] == "item has no reference"
+        assert "and the text model takes 32" in scores.failures[2]
+        assert np.isnan(scores.values[[0, 2]]).all()
         # Those that fail are in no batch.
-        assert found.values[1] == metric.score(whole, Context(encoder=clip)).values[0]
+        assert scores.values[1] == metric.score(whole, Context(encoder=clip)).values[0]
 
 
 def test_image_that_cannot_be_read_costs_no_other(alone, clip, pictures):
-    found = alone.score(items([ImageHandle(b"no image"), *pictures[1:]]), Context(encoder=clip))
-    assert list(found.failures) == [0]
-    assert "not an image" in found.failures[0]
-    assert np.isnan(found.values[0])
+    scores = alone.score(items([ImageHandle(b"no image"), *pictures[1:]]), Context(encoder=clip))
+    assert list(scores.failures) == [0]
+    assert "not an image" in scores.failures[0]
+    assert np.isnan(scores.values[0])
     whole = alone.score(items(pictures), Context(encoder=clip))
     # A batch of another size may round its last bit otherwise.
-    assert found.values[1:] == pytest.approx(whole.values[1:], rel=1e-6)
+    assert scores.values[1:] == pytest.approx(whole.values[1:], rel=1e-6)
     assert (alone.range, whole.values.min() > 0, whole.values.max() < 1) == ((0.0, 1.0), True, True)
 
 
@@ -232,9 +232,9 @@ def test_weights_that_do_not_fit_the_models_are_named(weights, roberta, clip, pi
         r"linear_1 has a weight \(24, \d+\) and a bias \(1,\)": {
             **kept, "ff.0.ff.linear_1.bias": kept["scalar_mix.gamma"].clone()
         },
-        r"scalar_mix\.gamma is missing": {name: one for name, one in kept.items() if "gamma" not in name},
+        r"scalar_mix\.gamma is missing": {name: tensor for name, tensor in kept.items() if "gamma" not in name},
         "has 3 layers; the weights mix 2 and the embeddings": {
-            name: one for name, one in kept.items() if name != "scalar_mix.scalar_parameters.3"
+            name: tensor for name, tensor in kept.items() if name != "scalar_mix.scalar_parameters.3"
         },
     }  # fmt: skip
     for number, (said, tensors) in enumerate(faulty.items()):
@@ -256,7 +256,7 @@ def test_weights_that_do_not_fit_the_models_are_named(weights, roberta, clip, pi
 def test_checkpoint_of_something_else_is_not_converted(state, tmp_path, lost, said):
     import torch
 
-    torch.save({name: one for name, one in state.items() if name != lost}, tmp_path / "other.ckpt")
+    torch.save({name: tensor for name, tensor in state.items() if name != lost}, tmp_path / "other.ckpt")
     with pytest.raises(MetricError, match=said.replace(".", r"\.")):
         convert(tmp_path / "other.ckpt", tmp_path / "polos.safetensors")
     assert not (tmp_path / "polos.safetensors").exists()
@@ -276,13 +276,13 @@ def test_checkpoint_with_code_is_refused_unread_and_the_error_says_what_helps(st
         convert("reprod.ckpt", "polos.safetensors")
     assert "save its tensors alone" in raised.value.hint
     assert "weights_only" not in str(raised.value)
-    assert sorted(one.name for one in tmp_path.iterdir() if one.name != "cache") == ["reprod.ckpt"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["reprod.ckpt"]
 
 
 def test_missing_weights_are_named_before_anything_runs_with_how_they_are_made(tmp_path: Path, roberta: str):
-    for given in (None, str(tmp_path / "reprod.ckpt")):
+    for weights in (None, str(tmp_path / "reprod.ckpt")):
         with pytest.raises(MetricError, match=r"no such \.safetensors file") as raised:
-            Polos(weights=given, text_model=roberta).check()
+            Polos(weights=weights, text_model=roberta).check()
         assert "capbench.metrics.polos.weights import convert" in raised.value.hint
 
 

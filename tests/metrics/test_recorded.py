@@ -61,9 +61,9 @@ def recorded(path: Path, **settings: Any) -> Recorded:
 def reviewed(metric: Recorded, items: Items = ITEMS, *shards: Items) -> list[str]:
     """Return what is said of shards that were scored one by one."""
 
-    def of(one: Items) -> tuple[Scores, dict[int, str]]:
-        scores = metric.score(one, Context())
-        return scores, {at: one.ids[at] for at in scores.failures}
+    def of(batch: Items) -> tuple[Scores, dict[int, str]]:
+        scores = metric.score(batch, Context())
+        return scores, {at: batch.ids[at] for at in scores.failures}
 
     return metric.review(map(of, [items, *shards]))
 
@@ -238,7 +238,7 @@ def test_fingerprint_is_of_what_the_file_holds_and_not_of_where_it_lies(tmp_path
         recorded(path, id="id"),
         recorded(path, higher_is_better=False),
     ]
-    assert all(one.fingerprint() != recorded(path).fingerprint() for one in others)
+    assert all(other.fingerprint() != recorded(path).fingerprint() for other in others)
 
 
 def test_what_was_read_is_kept_for_other_processes_and_read_anew_where_the_file_differs(tmp_path, monkeypatch):
@@ -258,8 +258,8 @@ def test_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypat
     path = write(tmp_path / "scores.jsonl", BY_ID)
     read = module.read_rows
 
-    def changing(given: Path) -> Any:
-        yield from read(given)
+    def changing(file: Path) -> Any:
+        yield from read(file)
         write(path, BY_ID[:2])
 
     monkeypatch.setattr(module, "read_rows", changing)

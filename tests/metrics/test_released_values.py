@@ -26,7 +26,7 @@ def assert_equal_to_released(kind: str, items: Items, as_rows: Callable) -> None
         names, near, near_corpus = [f"bleu_{n}" for n in (1, 2, 3, 4)], {"rtol": 1e-9, "atol": 0}, {"rel": 1e-12}
         corpus, values = Bleu(4).compute_score(*rows, verbose=0)
     else:
-        corpus, values = ([one] for one in (Cider() if kind == "cider" else Rouge()).compute_score(*rows))
+        corpus, values = ([result] for result in (Cider() if kind == "cider" else Rouge()).compute_score(*rows))
     for name, whole, of_rows in zip(names, corpus, values, strict=True):
         metric = metrics[name]()
         scores = metric.score(items, Context())

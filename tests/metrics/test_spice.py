@@ -123,7 +123,7 @@ def test_ids_sort_in_the_order_of_the_items(count: int):
 def test_output_of_the_jar_is_read_by_id_and_null_is_no_number():
     names = [row["image_id"] for row in RECORDED]
     scores = parse(json.dumps(RECORDED[::-1]), names)
-    assert [one["All"] for one in scores] == [
+    assert [score["All"] for score in scores] == [
         [0.75, 0.75, 0.75], [0, 0, 0], [0, 0, 0], [pytest.approx(2 / 3), 0.5, 1], [0, 0, 0]
     ]  # fmt: skip
     assert scores[0]["Object"] == [0.75, 0.75, 0.75]
@@ -133,8 +133,8 @@ def test_output_of_the_jar_is_read_by_id_and_null_is_no_number():
 
 @pytest.mark.parametrize("nan", ["NaN", '"NaN"', "null"])
 def test_nan_is_understood_in_each_spelling(nan: str):
-    one = ", ".join(f'"{category}": {{"f": {nan}, "pr": 0, "re": 1}}' for category in CATEGORIES)
-    assert parse(f'[{{"image_id": "0", "scores": {{{one}}}}}]', ["0"])[0]["All"] == [None, 0, 1]
+    entries = ", ".join(f'"{category}": {{"f": {nan}, "pr": 0, "re": 1}}' for category in CATEGORIES)
+    assert parse(f'[{{"image_id": "0", "scores": {{{entries}}}}}]', ["0"])[0]["All"] == [None, 0, 1]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '[{"image_id": "0"}]', "[1]", json.dumps(RECORDED)])

@@ -44,12 +44,14 @@ def test_no_two_captions_are_alike_with_their_references(monkeypatch, tmp_path: 
     # In the first rounds a candidate is of its image, and no reference; later it is of another image.
     for candidate, references in drawn[:20]:
         assert candidate not in references
-        assert sum(one.split()[1] == candidate.split()[1] for one in references) == 4
+        assert sum(reference.split()[1] == candidate.split()[1] for reference in references) == 4
     for candidate, references in drawn[20:]:
-        assert candidate.split()[1] not in {one.split()[1] for one in references}
+        assert candidate.split()[1] not in {reference.split()[1] for reference in references}
 
     coco.write(tmp_path, 32)
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     captions = [json.loads(line) for line in (tmp_path / "captions.jsonl").read_text().splitlines()]
-    assert [(one["candidate"], tuple(one["references"])) for one in rows] == drawn
-    assert [(one["id"], one["caption"]) for one in captions] == [(one["id"], one["candidate"]) for one in rows]
+    assert [(row["candidate"], tuple(row["references"])) for row in rows] == drawn
+    assert [(caption["id"], caption["caption"]) for caption in captions] == [
+        (row["id"], row["candidate"]) for row in rows
+    ]

@@ -144,7 +144,7 @@ def test_image_that_a_row_of_a_parquet_file_names_outside_is_not_read(tmp_path: 
     refused, *read = [row["image"] for row in load(**keys)]
     with pytest.raises(PermissionError, match="lies outside"):
         refused.read_bytes()
-    assert [one.read_bytes() for one in read] == [b"inside", b"own"]
+    assert [image.read_bytes() for image in read] == [b"inside", b"own"]
     assert load(**keys, allow=(secret.parent,))[0]["image"].read_bytes() == b"secret"
 
 

@@ -60,9 +60,9 @@ def test_sugarcrepe_of_another_release_is_told_by_the_count_of_its_subset(evalua
 def test_sugarcrepe_choice_that_is_none_is_named(evaluate: Callable[..., TaskRun], crepe: Path):
     write(crepe / "add_obj.json", {"0": {"filename": "0.jpg", "caption": "a dog"}, "1": []})
     done = evaluate("sugarcrepe", crepe)
-    assert [one.category for one in done.results] == [name for name in SUBSETS if name != "add_obj"] + [""]
+    assert [result.category for result in done.results] == [name for name in SUBSETS if name != "add_obj"] + [""]
     failures = done.record.values["failures"]
-    assert [(one["samples"], one["reason"]) for one in failures] == [
+    assert [(failure["samples"], failure["reason"]) for failure in failures] == [
         (["add_obj.json['1']"], "not a JSON object"),
         (["document 2"], "has no column 'negative_caption'"),
     ]
@@ -83,7 +83,7 @@ def test_winoground_has_three_scores_of_all_and_of_each_kind(evaluate: Callable[
     for n in range(6):
         paint(tmp_path / "images" / f"ex_{n // 2}_img_{n % 2}.png", n)
     done = evaluate("winoground", tmp_path)
-    assert [(one.metric, one.category, one.n) for one in done.results] == [
+    assert [(result.metric, result.category, result.n) for result in done.results] == [
         (metric, category, n)
         for metric in ("text", "image", "group")
         for category, n in (("Relation", 1), ("Object", 2), ("", 3))
@@ -138,13 +138,13 @@ def test_vl_checklist_means_are_of_files_then_sources_then_aspects(evaluate: Cal
     aspects: dict[str, list[float]] = {}
     for name, of_source in sources.items():
         aspects.setdefault(name.rpartition("/")[0], []).append(float(np.mean(of_source)))
-    found = {one.category: one.value for one in done.results}
-    assert len(found) == 3 + 13 + 1
-    assert {name: found[name] for name in aspects} == pytest.approx(
+    mean_of = {result.category: result.value for result in done.results}
+    assert len(mean_of) == 3 + 13 + 1
+    assert {name: mean_of[name] for name in aspects} == pytest.approx(
         {name: np.mean(of_aspect) for name, of_aspect in aspects.items()}
     )
     objects = [np.mean(of_aspect) for name, of_aspect in aspects.items() if name.startswith("Object/")]
-    assert found["Object"] == pytest.approx(np.mean(objects))
+    assert mean_of["Object"] == pytest.approx(np.mean(objects))
 
 
 def case(number: int, **keys: Any) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def test_shuffles_are_those_of_released_code_for_the_same_tags():
         fourth = [list(words[at : at + 3]) for at in range(0, len(words), 3)]
         random.shuffle(fourth)
         expected = [" ".join(first), " ".join(second)]
-        expected += [" ".join(" ".join(one) for one in trigrams) for trigrams in (third, fourth)]
+        expected += [" ".join(" ".join(trigram) for trigram in trigrams) for trigrams in (third, fourth)]
         assert shuffler.shuffles(caption) == expected
 
 
@@ -236,13 +236,13 @@ def frozen(tmp_path: Path) -> Path:
 
 def test_frozen_shuffles_are_the_same_each_time_and_say_their_hash(frozen: Path):
     before = (frozen / "coco_order.jsonl").read_bytes()
-    found = freeze(frozen / "karpathy.json", frozen / "coco_order.jsonl", Shuffler(tag, str.split), {"tagger": "1"})
+    digest = freeze(frozen / "karpathy.json", frozen / "coco_order.jsonl", Shuffler(tag, str.split), {"tagger": "1"})
     assert (frozen / "coco_order.jsonl").read_bytes() == before
     head, _, rest = before.partition(b"\n")
     assert json.loads(head) == {
-        "made_by": {"tagger": "1"}, "seed": 1, "captions": "karpathy.json", "sha256": found,
+        "made_by": {"tagger": "1"}, "seed": 1, "captions": "karpathy.json", "sha256": digest,
     }  # fmt: skip
-    assert found == hashlib.sha256(rest).hexdigest()
+    assert digest == hashlib.sha256(rest).hexdigest()
     rows = list(aro.order(frozen, "coco_order.jsonl"))
     assert [row["id"] for row in rows if isinstance(row, dict)] == ["0-0", "0-1", "1-0", "1-1"]
     assert all(isinstance(row, dict) and len(row["shuffled"]) == 4 for row in rows)

@@ -133,10 +133,10 @@ def test_annotation_that_is_missing_or_no_json_is_named(folder: Path):
     (folder / "complete" / "sa_1.json").unlink()
     (folder / "complete" / "sa_4.json").write_text('{"image": ')
     (folder / "complete" / "sa_5.json").write_text("[]")
-    found = dropped(folder)
-    assert "sa_1.json: cannot be read: No such file" in found["sa_1.json"]
-    assert "not JSON" in found["sa_4.json"]
-    assert found["sa_5.json"] == "is not a JSON object"
+    reasons = dropped(folder)
+    assert "sa_1.json: cannot be read: No such file" in reasons["sa_1.json"]
+    assert "not JSON" in reasons["sa_4.json"]
+    assert reasons["sa_5.json"] == "is not a JSON object"
 
 
 def test_all_splits_are_read_in_order(folder: Path):
@@ -172,18 +172,18 @@ def test_full_texts_are_all_that_was_written_of_an_entry_and_its_parts(folder: P
     masks["1"] |= {"parent": "0", "caption": "A part of a part."}
     masks["3"] |= {"label": "", "caption": ""}
     edit(folder, "sa_5", mask_data=masks, extra_caption="More of it.")
-    found = entries(folder, "sa_5", texts="full")
+    by_key = entries(folder, "sa_5", texts="full")
     whole = (
         "Picture 4. More of it. The following can also be seen in the image:\n"
         "part 0: A part 0.\npart 1: A part of a part.\npart 2: A part 2."
     )
-    assert found["base"]["captions"] == [whole]
-    assert found["m-0-sc"]["captions"] == ["This is an image of part 0. A part 0.\npart 1: A part of a part."]
+    assert by_key["base"]["captions"] == [whole]
+    assert by_key["m-0-sc"]["captions"] == ["This is an image of part 0. A part 0.\npart 1: A part of a part."]
     # Nothing was written of the third.
-    assert list(found) == ["base", "m-0-sc", "m-1-sc", "m-2-sc"]
-    assert all(one["negatives"] == [] for one in found.values())
-    boxes = {key: one["box"] for key, one in entries(folder, "sa_5").items()}
-    assert all(one["box"] == boxes[key] for key, one in found.items())
+    assert list(by_key) == ["base", "m-0-sc", "m-1-sc", "m-2-sc"]
+    assert all(entry["negatives"] == [] for entry in by_key.values())
+    boxes = {key: entry["box"] for key, entry in entries(folder, "sa_5").items()}
+    assert all(entry["box"] == boxes[key] for key, entry in by_key.items())
 
 
 def test_image_of_which_nothing_was_written_has_no_full_text(folder: Path):

@@ -55,12 +55,12 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
     cache.write_text(jsonl({"from": "cache"}))
     beside = write("captions.jsonl", jsonl({"from": "beside"}))
 
-    found = load(task, mine=named)
-    assert (found.rows, found.origin) == ([{"from": "named"}], str(named))
+    documents = load(task, mine=named)
+    assert (documents.rows, documents.origin) == ([{"from": "named"}], str(named))
     for path in (root, cache, beside):
-        found = load(task)
-        assert found.rows == [{"from": "beside" if path == beside else path.parts[-3].replace("data", "cache")}]
-        assert found.origin == str(path)
+        documents = load(task)
+        assert documents.rows == [{"from": "beside" if path == beside else path.parts[-3].replace("data", "cache")}]
+        assert documents.origin == str(path)
         path.unlink()
     with pytest.raises(DataError, match=r"is not on this machine(.|\n)*Put captions\.jsonl into a folder 'mine'"):
         load(task)
@@ -115,9 +115,9 @@ def test_reader_without_a_path_is_called_as_lm_eval_calls_it(load, make_task, wr
         metadata={"version": 2, "lengths": [1, 2]},
         tail="custom_dataset: !function reader.read\n",
     )
-    found = load(task)
-    assert found.rows == [{"n": n, "version": 2, "lengths": [1, 2]} for n in range(2)]
-    assert found.origin == "generated"
+    documents = load(task)
+    assert documents.rows == [{"n": n, "version": 2, "lengths": [1, 2]} for n in range(2)]
+    assert documents.origin == "generated"
 
 
 def test_path_that_a_task_names_for_its_reader_must_be_there_and_inside(load, make_task, write, tmp_path: Path):
@@ -276,11 +276,11 @@ def test_parquet_is_memory_mapped_and_its_images_stay_undecoded(load, make_task,
     rows = {"image": [{"bytes": encoded.getvalue(), "path": None}], "text": ["a red square"]}
     features = datasets.Features({"image": datasets.Image(), "text": datasets.Value("string")})
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "a.parquet")
-    found = load(make_task(dataset_path="parquet", dataset_kwargs={"data_files": "a.parquet"}))
-    assert isinstance(found.rows, datasets.Dataset)
-    assert found.columns == {"image", "text"}
-    assert found.rows[0]["image"]["bytes"] == encoded.getvalue()
-    assert found.rows[0]["text"] == "a red square"
+    documents = load(make_task(dataset_path="parquet", dataset_kwargs={"data_files": "a.parquet"}))
+    assert isinstance(documents.rows, datasets.Dataset)
+    assert documents.columns == {"image", "text"}
+    assert documents.rows[0]["image"]["bytes"] == encoded.getvalue()
+    assert documents.rows[0]["text"] == "a red square"
 
 
 def test_truncated_parquet_is_an_error_that_names_it(load: Callable[..., Any], make_task: MakeTask, write: Write):

@@ -105,12 +105,12 @@ def archive(members: dict[str, str]) -> bytes:
 
 def test_file_is_fetched_into_a_new_folder_and_its_progress_is_told(card: Card, server: Server, tmp_path: Path):
     server.contents["a.bin"] = CONTENT
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     source = card(url=server.url("a.bin"), file="kept.bin", sha256=SHA256)
-    files = fetch(source, tmp_path / "new" / "mine", lambda name: lambda *numbers: told.append(numbers))
+    files = fetch(source, tmp_path / "new" / "mine", lambda name: lambda *numbers: reported.append(numbers))
     assert files == [tmp_path / "new" / "mine" / "kept.bin"]
     assert files[0].read_bytes() == CONTENT
-    assert told[-1] == (len(CONTENT), len(CONTENT))
+    assert reported[-1] == (len(CONTENT), len(CONTENT))
     assert [path.name for path in files[0].parent.iterdir()] == ["kept.bin"]
 
 

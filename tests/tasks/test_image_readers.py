@@ -117,7 +117,7 @@ def test_bad_annotations_are_named_and_cost_no_other(folder: Path):
     save(folder, "captions", images, captions)
     save(folder, "instances", images, [marked(9, 18), {"image_id": 9}], categories=CATEGORIES)
     *bad, row = val2014(folder)
-    assert [(one.place, one.reason) for one in bad] == [
+    assert [(row.place, row.reason) for row in bad] == [
         ("captions_val2014.json: images[1]", "has no id and file_name"),
         ("captions_val2014.json: images[2]", "has no id and file_name"),
         ("captions_val2014.json: annotations[1]", "has no image_id and caption"),
@@ -156,12 +156,12 @@ def test_released_captions_of_val2014_are_read_whole(tmp_path: Path):
     # The copy that pycocoevalcap brings along.
     jar = importlib.resources.files("pycocoevalcap") / "spice/spice-1.0.jar"
     with importlib.resources.as_file(jar) as path, zipfile.ZipFile(path) as archive:
-        found = read_captions(Path(archive.extract("coco/annotations/captions_val2014.json", tmp_path)), "")
-    assert len(found.images) == 40_504
-    assert sum(map(len, found.captions.values())) == 202_654
-    assert min(map(len, found.captions.values())) == 5
-    assert not found.bad_rows
-    assert found.images[391895]["file_name"] == "COCO_val2014_000000391895.jpg"
+        released = read_captions(Path(archive.extract("coco/annotations/captions_val2014.json", tmp_path)), "")
+    assert len(released.images) == 40_504
+    assert sum(map(len, released.captions.values())) == 202_654
+    assert min(map(len, released.captions.values())) == 5
+    assert not released.bad_rows
+    assert released.images[391895]["file_name"] == "COCO_val2014_000000391895.jpg"
 
 
 def test_checklist_holds_a_caption_against_the_others_of_its_image(folder: Path):
@@ -169,7 +169,7 @@ def test_checklist_holds_a_caption_against_the_others_of_its_image(folder: Path)
     run = capbench.evaluate(
         None, "checklist_coco", metrics="length", data={"checklist_coco": folder}, resamples=0, skip_checks=True
     )
-    by_rule = {one.category: one for one in run.tasks[0].results if one.statistic == "falls"}
+    by_rule = {result.category: result for result in run.tasks[0].results if result.statistic == "falls"}
     assert (by_rule["sentence_repeated"].n, by_rule["sentence_repeated"].value) == (2, 0.0)
 
 
@@ -320,7 +320,7 @@ def test_entry_without_an_image_or_a_size_is_named(genome: Path):
     save_genome(genome, "image_data", [{"image_id": 3, "width": 80}, 5, {"image_id": 6, "width": 80, "height": 60}])
     save_genome(genome, "objects", [{"objects": []}, {"image_id": 6, "objects": None}])
     *bad, row = visual_genome.described(genome, images=None)
-    assert [(one.place, one.reason) for one in bad] == [
+    assert [(row.place, row.reason) for row in bad] == [
         ("image_data.json[0]", "has no image_id, width and height"),
         ("image_data.json[1]", "has no image_id, width and height"),
         ("objects.json[0]", "has no id of an image, or no list of objects"),

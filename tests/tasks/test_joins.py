@@ -36,21 +36,21 @@ def load(write_task: Write, write: Write, tmp_path: Path) -> Callable[..., Any]:
     write("refs.jsonl", jsonl(REFERENCES))
 
     def documents(join: Any = None, **keys: Any) -> Any:
-        given = {"dataset_kwargs": {"data_files": "rated.jsonl"}, "join": join or {"file": "refs.jsonl", "on": "id"}}
-        path = write_task(**{**given, **keys})
+        defaults = {"dataset_kwargs": {"data_files": "rated.jsonl"}, "join": join or {"file": "refs.jsonl", "on": "id"}}
+        path = write_task(**{**defaults, **keys})
         return load_documents(load_task(path)[0], path, DataLocations())
 
     return documents
 
 
 def test_each_document_has_the_columns_of_its_row(load: Callable[..., Any]):
-    found = load()
-    assert found.rows == [
+    documents = load()
+    assert documents.rows == [
         {"id": "a", "rating": 1, "refs": ["a dog", "dogs"]},
         {"id": "b", "rating": 2, "refs": ["two cats"]},
         {"id": "a", "rating": 3, "refs": ["a dog", "dogs"]},
     ]
-    assert found.bad_rows == [] and found.columns == {"id", "rating", "refs"}
+    assert documents.bad_rows == [] and documents.columns == {"id", "rating", "refs"}
 
 
 def test_columns_may_have_other_names_and_be_several(load: Callable[..., Any], write: Write):
@@ -96,10 +96,10 @@ def test_names_of_files_may_be_compared_bare_and_white_space_says_nothing(load: 
 def test_document_without_a_row_and_row_that_cannot_be_read_are_named(load: Callable[..., Any], write: Write):
     write("refs.jsonl", jsonl(REFERENCES[:1]) + "{\n")
     write("rated.jsonl", jsonl([*RATED[:2], {"id": None, "rating": 3}]))
-    found = load()
-    assert found.rows == [{"id": "b", "rating": 2, "refs": ["two cats"]}]
-    assert [one.place for one in found.bad_rows] == ["refs.jsonl:2", "document 0", "document 2"]
-    assert found.bad_rows[1] == BadRow("document 0", "has no row in refs.jsonl: id 'a'")
+    documents = load()
+    assert documents.rows == [{"id": "b", "rating": 2, "refs": ["two cats"]}]
+    assert [row.place for row in documents.bad_rows] == ["refs.jsonl:2", "document 0", "document 2"]
+    assert documents.bad_rows[1] == BadRow("document 0", "has no row in refs.jsonl: id 'a'")
 
 
 def test_column_that_both_have_must_agree(load: Callable[..., Any], write: Write):
@@ -143,12 +143,12 @@ def test_file_outside_of_the_tasks_folders_is_refused(load: Callable[..., Any], 
 def test_large_data_is_joined_when_it_is_read(load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, write: Write):
     monkeypatch.setattr("capbench.tasks.documents.AT_HAND", 2)
     write("rated.jsonl", jsonl([*RATED, {"id": "d"}]))
-    found = load()
-    assert not isinstance(found.rows, list) and len(found.rows) == 3
-    assert found.columns == {"id", "rating", "refs"}
-    assert [row["refs"] for row in found.rows] == [row["refs"] for row in found.rows]
-    assert found.rows[1]["refs"] == ["two cats"]
-    assert [one.place for one in found.bad_rows] == ["document 3"]
+    documents = load()
+    assert not isinstance(documents.rows, list) and len(documents.rows) == 3
+    assert documents.columns == {"id", "rating", "refs"}
+    assert [row["refs"] for row in documents.rows] == [row["refs"] for row in documents.rows]
+    assert documents.rows[1]["refs"] == ["two cats"]
+    assert [row.place for row in documents.bad_rows] == ["document 3"]
 
 
 def test_images_of_a_parquet_file_stay_in_their_rows(load: Callable[..., Any], tmp_path: Path):
@@ -156,8 +156,8 @@ def test_images_of_a_parquet_file_stay_in_their_rows(load: Callable[..., Any], t
     columns = {"id": ["x", "b", "a"], "image": images}
     features = datasets.Features({"id": datasets.Value("string"), "image": datasets.Image(decode=False)})
     datasets.Dataset.from_dict(columns, features=features).to_parquet(str(tmp_path / "rated.parquet"))
-    found = load(
+    documents = load(
         dataset_path="parquet", dataset_kwargs={"data_files": "rated.parquet"}, doc_to_pixels="image", doc_to_image="id"
     )
-    assert [(row["id"], row["image"].read_bytes()) for row in found.rows] == [("b", b"\1"), ("a", b"\2")]
-    assert all(isinstance(row["image"], RowImage) for row in found.rows)
+    assert [(row["id"], row["image"].read_bytes()) for row in documents.rows] == [("b", b"\1"), ("a", b"\2")]
+    assert all(isinstance(row["image"], RowImage) for row in documents.rows)

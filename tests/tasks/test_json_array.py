@@ -53,11 +53,11 @@ def test_file_that_is_not_utf_8_is_an_error(write: Write):
     ],
 )
 def test_fault_is_named_and_what_comes_before_it_is_read(write: Write, read: Any, text: str, good: int, reason: str):
-    found = []
+    parts = []
     with pytest.raises(DataError) as caught:
         for part in read(write("a.json", text)):
-            found.append(part)
+            parts.append(part)
     kind = "array" if read is elements else "object"
     said = str(caught.value).partition(f"a.json: not a JSON {kind}: ")[2]
     assert said.startswith(reason) or (read is elements and reason in said)
-    assert len(found) == good
+    assert len(parts) == good

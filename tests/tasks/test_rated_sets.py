@@ -59,7 +59,7 @@ def run(task: str, folder: Path, model: str | None = None, **settings: Any) -> T
 
 
 def values(done: TaskRun) -> dict[tuple[str, str], float | None]:
-    return {(one.statistic, one.category): one.value for one in done.results if one.metric == "length"}
+    return {(result.statistic, result.category): result.value for result in done.results if result.metric == "length"}
 
 
 # --- THumB
@@ -204,7 +204,7 @@ def test_longcap_arena_has_three_aspects_of_the_splits_of_a_test_set(tmp_path: P
         n = np.arange(5 - place)
         expected = kendalltau(lengths[n], (n + place) * 2 % 5).statistic
         assert values(done)[f"kendall_b.{aspect}", ""] == pytest.approx(expected)
-    assert [one.n for one in done.results] == [5, 5, 4, 4, 3, 3]
+    assert [result.n for result in done.results] == [5, 5, 4, 4, 3, 3]
     assert values(run("longcap_arena_b", tmp_path)) == values(done)
     (tmp_path / "default" / "dci_val.flu" / "0000.parquet").unlink()
     with pytest.raises(DataError, match="no caption has a rating of aspect 'flu'"):
@@ -217,17 +217,17 @@ def test_longcap_arena_has_three_aspects_of_the_splits_of_a_test_set(tmp_path: P
 def test_msvd_eval_has_a_row_for_each_of_two_raters(tmp_path: Path):
     ratings = {f"vid{n}": [[n + 1, 5 - n, 2, 3, 2.5 + n / 4], [n + 1, 1, n % 3 + 1, 4, 3.0 - n / 4]] for n in range(5)}
     content = {
-        name: {"vname": f"{name}_1_9.avi", "ref": ["a dog", "dogs"], "candidate": TEXTS[n], "human_score": given}
-        for n, (name, given) in enumerate(ratings.items())
+        name: {"vname": f"{name}_1_9.avi", "ref": ["a dog", "dogs"], "candidate": TEXTS[n], "human_score": rating}
+        for n, (name, rating) in enumerate(ratings.items())
     }
     done = run("msvd_eval", write(tmp_path, **{"MSVD-Eval__json": json.dumps(content)}))
     lengths = np.repeat([len(text.split()) for text in TEXTS], 2)
     for place, aspect in enumerate(("accuracy", "completeness", "conciseness", "relevance", "average")):
-        rated = [one[place] for given in ratings.values() for one in given]
+        rated = [numbers[place] for rating in ratings.values() for numbers in rating]
         for variant in "bc":
             expected = kendalltau(lengths, rated, variant=variant).statistic
             assert values(done)[f"kendall_{variant}.{aspect}", ""] == pytest.approx(expected)
-    assert {one.n for one in done.results} == {10}
+    assert {result.n for result in done.results} == {10}
     assert done.samples.to_pylist()[0]["image"] == "vid0_1_9.avi"
     content["vid0"]["human_score"] = [[1, 2]]
     done = run("msvd_eval", write(tmp_path, **{"MSVD-Eval__json": json.dumps(content)}))
@@ -244,13 +244,13 @@ def battles(tmp_path: Path) -> Path:
     """Battles of three captioners and people; the longer caption mostly wins."""
     said = {"A": "one", "B": "one two", "C": "one two three", "human": "one two three four five"}
     rows: list[dict[str, Any]] = []
-    for n, (one, other, winner) in enumerate(
+    for n, (first, other, winner) in enumerate(
         [("A", "B", "B"), ("B", "C", "C"), ("C", "A", "C"), ("B", "A", "A"), ("C", "B", "equal"), ("A", "C", "skip"),
          ("human", "A", "human"), ("B", "C", "bad"), ("A", "B", "B"), ("C", "B", "C")]
     ):  # fmt: skip
         rows.append(
             {
-                "img": f"test_{n % 5}.jpg", "source1": one, "source2": other, "caption1": f"{said[one]} {n}",
+                "img": f"test_{n % 5}.jpg", "source1": first, "source2": other, "caption1": f"{said[first]} {n}",
                 "caption2": f"{said[other]} {n}", "winner": winner, "cluster": f"level {n % 2 + 1}", "in-400": n < 5,
                 "ref": "a reference",
             }
@@ -260,16 +260,16 @@ def battles(tmp_path: Path) -> Path:
 
 def test_caparena_has_agreement_by_level_and_the_ranking_of_captioners(battles: Path):
     done = run("caparena", battles)
-    found = values(done)
+    value_of = values(done)
     # Without those of people, and without ties: seven battles are decided, of which the longer caption loses one.
-    assert found["accuracy", ""] == pytest.approx(5 / 6)
-    assert {category for statistic, category in found if statistic == "accuracy"} == {"level 1", "level 2", ""}
+    assert value_of["accuracy", ""] == pytest.approx(5 / 6)
+    assert {category for statistic, category in value_of if statistic == "accuracy"} == {"level 1", "level 2", ""}
     # Three ties of people are three ties of length: those that differ least.
-    assert found["accuracy_with_ties", ""] is not None
-    people = {one.category: one.value for one in done.results if one.statistic == "bradley_terry"}
+    assert value_of["accuracy_with_ties", ""] is not None
+    people = {result.category: result.value for result in done.results if result.statistic == "bradley_terry"}
     assert list(people) == sorted(people, key=list(people).index)
     assert set(people) == {"A", "B", "C"}
-    assert found["elo_spearman", ""] == pytest.approx(1)
+    assert value_of["elo_spearman", ""] == pytest.approx(1)
 
 
 def test_caparena_published_values_stand_beside_levels_and_rankings_alone(battles: Path):
@@ -282,7 +282,7 @@ def test_caparena_published_values_stand_beside_levels_and_rankings_alone(battle
     del task["checks"], task["data_source"]
     write(battles, mine__yaml=yaml.safe_dump(task))
     done = capbench.evaluate(None, ["mine"], include_path=[battles], resamples=0)["mine"]
-    assert {key: one["printed"] for key, one in done.record.values["published"].items()} == {
+    assert {key: entry["printed"] for key, entry in done.record.values["published"].items()} == {
         "length.accuracy_with_ties.level 1": ".672",
         "length.accuracy_with_ties.level 2": ".593",
         "length.accuracy_with_ties.level 3": ".552",
@@ -309,7 +309,11 @@ def test_judge_of_caparena_is_held_against_people(battles: Path):
         row["judge"] = judge
     write(battles, caparena_annots_eval_judge__json=json.dumps(rows))
     done = run("caparena_judge", battles)
-    judge = {(one.statistic, one.category): (one.value, one.n) for one in done.results if one.metric == "judge"}
+    judge = {
+        (result.statistic, result.category): (result.value, result.n)
+        for result in done.results
+        if result.metric == "judge"
+    }
     # Of five verdicts on captioners two are ties, of which people share one; of the other three one is wrong.
     assert judge["accuracy", ""] == (pytest.approx(2 / 3), 3)
     assert judge["accuracy_with_ties", ""] == (pytest.approx(3 / 5), 5)
@@ -325,7 +329,7 @@ def auto(tmp_path: Path) -> Path:
     content, submission = {}, {}
     for n in range(9):
         baseline = baselines[n % 3]
-        captions = {"human": f"a person's words {n}", **{one: f"{one} says {n}" for one in baselines}}
+        captions = {"human": f"a person's words {n}", **{baseline: f"{baseline} says {n}" for baseline in baselines}}
         content[f"test_{n}.jpg"] = {"captions": captions, "ref_model": baseline}
         # The submission is the second baseline's.
         submission[f"test_{n}.jpg"] = f"CogVLM2-llama3-chat-19B says {n}"
@@ -359,10 +363,10 @@ class Partial(Judge):
 def test_caparena_auto_is_wins_less_losses_of_each_baseline_and_their_mean(auto: Path):
     model = f"captions:{auto / 'submission.json'}"
     done = run("caparena_auto", auto, model, metrics=["caparena_auto"], judge=Partial())
-    found = {one.category: (one.value, one.n) for one in done.results}
+    value_of = {result.category: (result.value, result.n) for result in done.results}
     # All against the first are lost; the second is the submission itself; of the third one is won, one tied, and one
     # without a verdict counts as released code counts it: not, but in what is divided by.
-    assert found == {
+    assert value_of == {
         "GPT-4o-0806": (-1.0, 3),
         "CogVLM2-llama3-chat-19B": (0.0, 3),
         "MiniCPM-V2.6-8B": (pytest.approx(1 / 3), 3),
@@ -398,20 +402,20 @@ def test_hat_holds_a_metric_against_the_share_of_words_that_are_not_marked(tmp_p
         marked(3, "one", "dog", "runs", "far", "away*"), marked(4, "a", "dog", "on", "wet", "white", "sand"),
     ]  # fmt: skip
     (tmp_path / "hat-trainval.json").write_text(json.dumps(rows))
-    found = values(run("aloha_hat", tmp_path))
+    value_of = values(run("aloha_hat", tmp_path))
     lengths, shares, whole = [2, 3, 4, 5, 6], [1, 2 / 3, 1 / 2, 4 / 5, 1], [1, 0, 0, 0, 1]
-    assert found["kendall_b.words", ""] == pytest.approx(kendalltau(lengths, shares).statistic)
-    assert found["kendall_b.caption", ""] == pytest.approx(kendalltau(lengths, whole).statistic)
-    assert found["kendall_c.caption", ""] == pytest.approx(kendalltau(lengths, whole, variant="c").statistic)
+    assert value_of["kendall_b.words", ""] == pytest.approx(kendalltau(lengths, shares).statistic)
+    assert value_of["kendall_b.caption", ""] == pytest.approx(kendalltau(lengths, whole).statistic)
+    assert value_of["kendall_c.caption", ""] == pytest.approx(kendalltau(lengths, whole, variant="c").statistic)
 
 
 def test_low_scores_find_the_captions_of_hat_with_a_marked_word(tmp_path: Path):
     rows = [marked(0, "a", "cat*"), marked(1, "a", "dog", "runs"), marked(2, "a", "cat*", "sits", "there")]
     (tmp_path / "hat-trainval.json").write_text(json.dumps(rows))
-    found = run("aloha_hat_detection", tmp_path)
+    done = run("aloha_hat_detection", tmp_path)
     # Of the shortest caption on: 1 of 1, then 2 of 3.
-    assert values(found) == {("average_precision", ""): pytest.approx((1 + 2 / 3) / 2)}
-    assert found.results[0].remark == "by chance 66.7%"
+    assert values(done) == {("average_precision", ""): pytest.approx((1 + 2 / 3) / 2)}
+    assert done.results[0].remark == "by chance 66.7%"
 
 
 def test_low_scores_find_the_foils_of_nocaps_by_domain_and_a_pair_without_a_foil_is_named(tmp_path: Path):
@@ -423,14 +427,14 @@ def test_low_scores_find_the_foils_of_nocaps_by_domain_and_a_pair_without_a_foil
         ["a dog"],
     ]
     (tmp_path / "nocaps-val-foil.json").write_text(json.dumps(rows))
-    found = run("aloha_nocaps_foil_detection", tmp_path)
-    assert values(found) == {
+    done = run("aloha_nocaps_foil_detection", tmp_path)
+    assert values(done) == {
         ("average_precision", "in-domain"): 1.0,
         ("average_precision", "out-domain"): 0.5,
         # Two captions have one word, two three.
         ("average_precision", ""): 0.5,
     }
-    (failure,) = found.record.failures
+    (failure,) = done.record.failures
     assert (failure["count"], failure["samples"]) == (2, ["nocaps-val-foil.json[2]", "nocaps-val-foil.json[3]"])
 
 
@@ -440,11 +444,11 @@ def test_released_files_are_what_the_tasks_expect(data_folder: Callable[[str], P
     assert set(values(run("aloha_hat", folder, skip_checks=False))) == {
         (f"{name}.{aspect}", "") for name in ("kendall_b", "kendall_c") for aspect in ("words", "caption")
     }
-    found = values(run("aloha_hat_detection", folder, skip_checks=False))
-    assert found["average_precision", ""] is not None
-    assert 0.3375 < found["average_precision", ""] < 1
+    value_of = values(run("aloha_hat_detection", folder, skip_checks=False))
+    assert value_of["average_precision", ""] is not None
+    assert 0.3375 < value_of["average_precision", ""] < 1
     assert len(values(run("aloha_nocaps_foil_detection", folder, skip_checks=False))) == 4
-    found = values(run("aloha_nocaps_foil", folder, skip_checks=False))
+    value_of = values(run("aloha_nocaps_foil", folder, skip_checks=False))
     # Few foils have another number of words: of the ties none is right.
-    assert found["accuracy", ""] is not None
-    assert found["accuracy", ""] < 0.05
+    assert value_of["accuracy", ""] is not None
+    assert value_of["accuracy", ""] < 0.05

@@ -119,7 +119,7 @@ def test_bad_caption_line_is_named_and_no_reference(folder: Callable[..., Path])
         b"dog.jpg#3\tOne dog .\n"
     )
     *bad, row = expert(folder("dog.jpg\tdog.jpg#0\t1\t1\t1\n", captions=captions))
-    assert [one.place for one in bad] == [f"Flickr8k.token.txt:{number}" for number in (2, 3, 4, 5)]
+    assert [row.place for row in bad] == [f"Flickr8k.token.txt:{number}" for number in (2, 3, 4, 5)]
     assert bad[-1].reason == "a second caption with the id 'dog.jpg#0'"
     assert (row["candidate"], row["references"]) == ("A dog .", ("A dog .", "One dog ."))
 
@@ -196,10 +196,10 @@ def test_what_a_document_lacks_is_left_for_the_protocol_to_report():
 def test_released_copy_gives_11985_ratings_of_3995_images(data_folder: Callable[[str], Path]):
     entry = build_index().entries["composite"]
     task, _ = load_task(entry.path)
-    found = load_documents(task, entry.path, DataLocations({"composite": data_folder("composite")}))
-    assert not found.bad_rows
-    assert len(found.rows) == len({row["id"] for row in found.rows}) == 11_985
-    images = Counter(row["image"] for row in found.rows)
+    documents = load_documents(task, entry.path, DataLocations({"composite": data_folder("composite")}))
+    assert not documents.bad_rows
+    assert len(documents.rows) == len({row["id"] for row in documents.rows}) == 11_985
+    images = Counter(row["image"] for row in documents.rows)
     assert len(images) == 3_995
     assert set(images.values()) == {3}
     # 997 Flickr8k, 991 Flickr30k and 2,007 COCO images.
@@ -307,9 +307,9 @@ def test_lists_and_arrays_of_objects_are_read_too(tmp_path: Path):
 )
 def test_arrays_are_read_as_numpy_would(tmp_path: Path, array: np.ndarray):
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(array, protocol=4))
-    found = load_array(tmp_path / "a.pkl", "")
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype == array.dtype
+    loaded = load_array(tmp_path / "a.pkl", "")
+    np.testing.assert_array_equal(loaded, array)
+    assert loaded.dtype == array.dtype
 
 
 def test_files_of_numpy_1_and_2_name_the_same_function_otherwise(tmp_path: Path):

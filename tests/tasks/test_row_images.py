@@ -49,19 +49,19 @@ def write_rows(file: Path, count: int, extra: str = "") -> list[dict[str, Any]]:
 def test_rows_are_those_of_the_file_however_often_they_are_read(tmp_path: Path, load: Load, count: int):
     rows = write_rows(tmp_path / "a.jsonl", count, '{broken\n{"id": 99, "late": 1}\n')
     rows.append({"id": 99, "late": 1})
-    found = load()
-    assert isinstance(found.rows, RowsByNeed)
+    documents = load()
+    assert isinstance(documents.rows, RowsByNeed)
     for _ in range(2):
-        assert list(found.rows) == rows
-    assert len(found.rows) == count + 1
-    assert found.columns == {"id", "text", "late"}
-    assert [bad.place for bad in found.bad_rows] == [f"a.jsonl:{count + 1}"]
-    assert found.rows[0] == rows[0] and found.rows[-1] == rows[-1] and found.rows[3] == rows[3]
-    assert found.rows[2:5] == rows[2:5]
-    assert found.rows[::-2] == rows[::-2]
-    assert found.rows[count + 5 :] == []
+        assert list(documents.rows) == rows
+    assert len(documents.rows) == count + 1
+    assert documents.columns == {"id", "text", "late"}
+    assert [bad.place for bad in documents.bad_rows] == [f"a.jsonl:{count + 1}"]
+    assert documents.rows[0] == rows[0] and documents.rows[-1] == rows[-1] and documents.rows[3] == rows[3]
+    assert documents.rows[2:5] == rows[2:5]
+    assert documents.rows[::-2] == rows[::-2]
+    assert documents.rows[count + 5 :] == []
     with pytest.raises(IndexError):
-        found.rows[count + 1]
+        documents.rows[count + 1]
 
 
 def change_length(file: Path) -> None:
@@ -81,10 +81,10 @@ def remove(file: Path) -> None:
 @pytest.mark.parametrize("change", [change_length, change_content, remove])
 def test_file_that_changes_between_two_readings_is_an_error(tmp_path: Path, load: Load, change: Callable[[Path], None]):
     write_rows(tmp_path / "a.jsonl", 9)
-    found = load()
+    documents = load()
     change(tmp_path / "a.jsonl")
     with pytest.raises(DataError, match=r"a\.jsonl: changed while it was read \(9 rows at first\)"):
-        next(iter(found.rows))
+        next(iter(documents.rows))
 
 
 def test_reader_that_gives_other_rows_the_second_time_is_an_error(tmp_path: Path, load: Load):
@@ -95,9 +95,9 @@ def test_reader_that_gives_other_rows_the_second_time_is_an_error(tmp_path: Path
         "    calls.append(path)\n"
         "    yield from [{'n': n} for n in range(20 - len(calls))]\n"
     )
-    found = load("custom_dataset: !function reader.fewer\n", "raw", dataset_path=None, dataset_kwargs=None)
+    documents = load("custom_dataset: !function reader.fewer\n", "raw", dataset_path=None, dataset_kwargs=None)
     with pytest.raises(DataError, match=r"changed while it was read \(19 rows at first\)"):
-        list(found.rows)
+        list(documents.rows)
 
 
 def data_set(**columns: list[Any]) -> datasets.Dataset:
@@ -105,22 +105,22 @@ def data_set(**columns: list[Any]) -> datasets.Dataset:
 
 
 def test_rows_hold_what_reads_an_image_in_place_of_its_bytes():
-    made = with_row_images(data_set(name=["a", "b"], binary=[b"1", b"22"]), "binary", Boundary())
-    assert isinstance(made, RowsWithImages)
-    assert made.column_names == ["name", "binary"]
-    assert len(made) == 2
-    assert [row["name"] for row in made] == ["a", "b"]
-    assert [row["binary"].read_bytes() for row in made] == [b"1", b"22"]
-    assert made[-1]["binary"].read_bytes() == b"22"
-    assert ImageHandle(made[0]["binary"]).digest() == ImageHandle(b"1").digest()
-    assert [row["name"] for row in made[:1]] == ["a"]
+    rows = with_row_images(data_set(name=["a", "b"], binary=[b"1", b"22"]), "binary", Boundary())
+    assert isinstance(rows, RowsWithImages)
+    assert rows.column_names == ["name", "binary"]
+    assert len(rows) == 2
+    assert [row["name"] for row in rows] == ["a", "b"]
+    assert [row["binary"].read_bytes() for row in rows] == [b"1", b"22"]
+    assert rows[-1]["binary"].read_bytes() == b"22"
+    assert ImageHandle(rows[0]["binary"]).digest() == ImageHandle(b"1").digest()
+    assert [row["name"] for row in rows[:1]] == ["a"]
     with pytest.raises(IndexError):
-        made[2]
+        rows[2]
 
 
 def test_data_set_of_images_alone_has_its_rows():
-    made = with_row_images(data_set(binary=[b"1", b"22"]), "binary", Boundary())
-    assert [row["binary"].read_bytes() for row in made] == [b"1", b"22"]
+    rows = with_row_images(data_set(binary=[b"1", b"22"]), "binary", Boundary())
+    assert [row["binary"].read_bytes() for row in rows] == [b"1", b"22"]
 
 
 def test_images_are_read_as_the_library_keeps_them_undecoded(tmp_path: Path):
@@ -128,11 +128,11 @@ def test_images_are_read_as_the_library_keeps_them_undecoded(tmp_path: Path):
     images = data_set(
         image=[{"bytes": b"in the row", "path": "x.png"}, {"bytes": None, "path": str(tmp_path / "a.png")}]
     )
-    made = with_row_images(images, "image", Boundary.of(tmp_path))
-    assert [row["image"].read_bytes() for row in made] == [b"in the row", b"in a file"]
+    rows = with_row_images(images, "image", Boundary.of(tmp_path))
+    assert [row["image"].read_bytes() for row in rows] == [b"in the row", b"in a file"]
 
 
 def test_row_without_an_image_is_named():
-    made = with_row_images(data_set(binary=[b"1", None]), "binary", Boundary())
+    rows = with_row_images(data_set(binary=[b"1", None]), "binary", Boundary())
     with pytest.raises(UnreadableImage, match=r"^binary of row 1: holds no image but NoneType$"):
-        read_bytes(ImageHandle(made[1]["binary"]))
+        read_bytes(ImageHandle(rows[1]["binary"]))

@@ -83,8 +83,8 @@ def test_metric_entry_without_a_metric_says_so(write_task: WriteTask):
 )
 def test_value_of_the_wrong_type_is_one_error_with_line_and_key(write_task, tail: str, key: str, message: str):
     path = write_task(tail=tail)
-    (found,) = faults(path)
-    assert found.startswith(f"{path}:{line_of(path, key)}: {message}")
+    (fault,) = faults(path)
+    assert fault.startswith(f"{path}:{line_of(path, key)}: {message}")
 
 
 def test_fingerprint_is_that_of_the_numbers_not_of_names_and_texts(make_task: Callable[..., TaskConfig]):

@@ -43,9 +43,9 @@ DOCUMENT = {"image": "a.jpg", "subset": "8k", "rating": 3, "references": ["a dog
 )
 def test_template_gives_the_value_of_its_expression_or_text(make_task: MakeTask, key: str, source: str, value: object):
     document = {**DOCUMENT, "by_rater": {"a": 1, "b": 2}, "number": 391895}
-    found = compile_template(make_task(**{key: source}), key, document)(document)
-    assert found == value
-    assert type(found) is type(value)
+    rendered = compile_template(make_task(**{key: source}), key, document)(document)
+    assert rendered == value
+    assert type(rendered) is type(value)
 
 
 def test_template_may_make_a_million_characters(make_task: MakeTask):

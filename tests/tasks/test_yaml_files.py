@@ -149,8 +149,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 def test_file_beyond_every_budget_is_an_error(write: Write, text: str, reason: str):
     path = write("own.yaml", text)
     with calls_at_most(200_000):
-        found = fault(path)
-    assert f"{path}{reason}" in found or (reason[0] != ":" and reason in found)
+        message = fault(path)
+    assert f"{path}{reason}" in message or (reason[0] != ":" and reason in message)
 
 
 def test_chain_of_1500_includes_is_an_error(write: Write):

@@ -46,9 +46,9 @@ def written(
     captions: dict[str, Caption] = {}
     failures: dict[str, str] = {}
     for batch in model.stream(requests, batch_size):
-        found = {requests[at].id: caption for at, caption in batch.captions.items()}
-        assert not found.keys() & captions.keys()
-        captions |= found
+        latest = {requests[at].id: caption for at, caption in batch.captions.items()}
+        assert not latest.keys() & captions.keys()
+        captions |= latest
         failures |= {requests[at].id: reason for at, reason in batch.failures.items()}
     return captions, failures
 
@@ -102,8 +102,8 @@ def test_caption_after_an_instruction_ends_at_the_last_position(tiny_blip2: Path
     reach = model.model.config.text_config.max_position_embeddings
     first, second = make_requests(2, max_new_tokens=2 * reach, min_new_tokens=2 * reach)
     longer = replace(second, prompt="red star " * 3)
-    alone = [written(model, [one])[0][one.id] for one in (first, longer)]
-    assert [one.cut for one in alone] == [True, True]
+    alone = [written(model, [request])[0][request.id] for request in (first, longer)]
+    assert [caption.cut for caption in alone] == [True, True]
     assert 0 < alone[1].tokens < alone[0].tokens < reach
     # What each gets does not depend on the other.
     assert written(model, [first, longer]) == ({first.id: alone[0], longer.id: alone[1]}, {})
@@ -146,7 +146,7 @@ def test_sample_that_fits_by_no_means_or_that_the_model_refuses_fails_alone(tiny
     pixels = llava.processor(images=noise_image(2), text="<image>", return_tensors="pt")["pixel_values"]
 
     def has_it(pixel_values: torch.Tensor, **inputs: Any) -> int:
-        return any(torch.equal(one, pixels[0]) for one in pixel_values)
+        return any(torch.equal(image, pixels[0]) for image in pixel_values)
 
     fits(monkeypatch, llava.model, "generate", 0, fail, has_it)
     captions, failures = written(llava, requests, 4)
@@ -168,7 +168,7 @@ def test_images_that_cannot_be_read_cost_no_other(llava: HfCaptioner, tmp_path: 
         "video": VideoHandle(tmp_path / "clip.mp4"),
     }
     requests = make_requests(3)
-    requests += [CaptionRequest(key, "a.png", PROMPTS[0], SETTINGS, pixels=one) for key, one in pixels.items()]
+    requests += [CaptionRequest(key, "a.png", PROMPTS[0], SETTINGS, pixels=picture) for key, picture in pixels.items()]
     captions, others = written(llava, requests, 4)
     assert captions == written(llava, make_requests(3))[0]
     assert others == {}
@@ -249,7 +249,7 @@ def test_adapter_weights_change_captions_and_must_fit(tiny_llava: Path, tiny_qwe
 
 def test_captions_are_given_out_as_soon_as_their_batch_is_written(llava: HfCaptioner, monkeypatch: pytest.MonkeyPatch):
     model = llava
-    generate, calls, found = model.model.generate, 0, {}
+    generate, calls, captions = model.model.generate, 0, {}
 
     def stopped(**inputs: Any) -> Any:
         nonlocal calls
@@ -261,8 +261,8 @@ def test_captions_are_given_out_as_soon_as_their_batch_is_written(llava: HfCapti
     monkeypatch.setattr(model.model, "generate", stopped)
     with pytest.raises(KeyboardInterrupt):
         for batch in model.stream(make_requests(8), 2):
-            found |= batch.captions
-    assert len(found) == 4
+            captions |= batch.captions
+    assert len(captions) == 4
 
 
 def test_fingerprint_changes_with_what_changes_captions(tiny_llava: Path, tiny_qwen2_vl: Path, tmp_path: Path):
@@ -276,7 +276,7 @@ def test_fingerprint_changes_with_what_changes_captions(tiny_llava: Path, tiny_q
     assert fingerprint(copy, batch_size=3, workers=1, name="other") == plain
     with (copy / "chat_template.jinja").open("a") as file:
         file.write(" ")
-    found = [
+    fingerprints = [
         plain,
         fingerprint(tiny_qwen2_vl),
         fingerprint(copy),
@@ -285,7 +285,7 @@ def test_fingerprint_changes_with_what_changes_captions(tiny_llava: Path, tiny_q
         fingerprint(tiny_qwen2_vl, system="You see."),
         fingerprint(tiny_qwen2_vl, max_pixels=56 * 56 * 2),
     ]
-    assert len(set(found)) == len(found)
+    assert len(set(fingerprints)) == len(fingerprints)
 
 
 def test_more_pixels_than_allowed_are_made_fewer(tiny_qwen2_vl: Path):

@@ -39,8 +39,8 @@ def seen(handle: ImageHandle, prompt: str = "Describe it.") -> CaptionRequest:
 
 def test_dummy_of_lm_eval_answers_every_request():
     asked = [CaptionRequest(str(n), None, "Describe it.", GREEDY) for n in range(5)]
-    found, failures = captions_of(LmmsCaptioner("dummy", package="lm_eval"), *asked, batch_size=2)
-    assert found == {n: Caption("lol") for n in range(5)}
+    captions, failures = captions_of(LmmsCaptioner("dummy", package="lm_eval"), *asked, batch_size=2)
+    assert captions == {n: Caption("lol") for n in range(5)}
     assert failures == {}
 
 
@@ -55,14 +55,14 @@ def test_language_model_of_lm_eval_writes_what_transformers_writes(llama: LmmsCa
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     prompt = "A dog runs. Describe it."
-    found, _ = captions_of(llama, CaptionRequest("0", None, prompt, GREEDY))
+    captions, _ = captions_of(llama, CaptionRequest("0", None, prompt, GREEDY))
     folder = llama.arguments["pretrained"]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(prompt, return_tensors="pt")
     model = AutoModelForCausalLM.from_pretrained(folder)
     expected = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs.input_ids.shape[1] :]
-    assert found[0].text == tokenizer.decode(expected, skip_special_tokens=True)
-    assert found[0].text
+    assert captions[0].text == tokenizer.decode(expected, skip_special_tokens=True)
+    assert captions[0].text
 
 
 def test_language_model_is_not_shown_images(llama: LmmsCaptioner):
@@ -83,9 +83,9 @@ def test_model_with_images_of_lm_eval_is_shown_them(tmp_path: Path):
     model = LmmsCaptioner("hf-multimodal", package="lm_eval", pretrained=str(folder), device="cpu")
     asked = [seen(picture("red")), seen(ImageHandle(b"no image")), seen(picture("blue")), seen(picture("red"))]
     batches = list(model.stream(asked))
-    found = {at: caption for batch in batches for at, caption in batch.captions.items()}
-    assert found.keys() == {0, 2, 3}
-    assert found[0] == found[3] != found[2]
+    captions = {at: caption for batch in batches for at, caption in batch.captions.items()}
+    assert captions.keys() == {0, 2, 3}
+    assert captions[0] == captions[3] != captions[2]
     unseen = {at: reason for batch in batches for at, reason in batch.unseen.items()}
     assert unseen.keys() == {1}
     assert "is not an image" in unseen[1]
@@ -94,8 +94,8 @@ def test_model_with_images_of_lm_eval_is_shown_them(tmp_path: Path):
 def test_batch_that_fails_is_asked_one_by_one():
     # This class of lm-eval refuses an empty prompt, without saying which.
     asked = [CaptionRequest(str(n), None, text, GREEDY) for n, text in enumerate(["a", " ", "c"])]
-    found, failures = captions_of(LmmsCaptioner("dummy", package="lm_eval"), *asked)
-    assert found.keys() == {0, 2}
+    captions, failures = captions_of(LmmsCaptioner("dummy", package="lm_eval"), *asked)
+    assert captions.keys() == {0, 2}
     assert failures[1].startswith("AssertionError")
     with pytest.raises(AdapterError, match="writes no caption: AssertionError"):
         captions_of(LmmsCaptioner("dummy", package="lm_eval"), *[CaptionRequest("0", None, "", GREEDY)] * 2)

@@ -33,9 +33,9 @@ def ask(model: RecordedCaptions, *ids: str, image: Any = None) -> list[str | Non
 
 def served(model: RecordedCaptions, requests: list[CaptionRequest]) -> list[str | None]:
     """Return the captions in order, None where the file has none."""
-    (found,) = model.stream(requests)
-    assert found.captions.keys() ^ found.absent == set(range(len(requests)))
-    return [found.captions[at].text if at in found.captions else None for at in range(len(requests))]
+    (batch,) = model.stream(requests)
+    assert batch.captions.keys() ^ batch.absent == set(range(len(requests)))
+    return [batch.captions[at].text if at in batch.captions else None for at in range(len(requests))]
 
 
 @pytest.mark.parametrize(

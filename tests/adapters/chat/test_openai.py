@@ -64,8 +64,8 @@ def test_request_holds_model_messages_and_settings_in_the_servers_names():
     with chat_server(lambda body, before: completion("a dog runs")) as server:
         model = OpenAICaptioner("llava", base_url=server.url, system="Be brief.")
         settings = {**GREEDY, "until": ["\n\n", ""], "seed": 5, "top_p": None}
-        found, failures = captions_of(model, requests("Describe.", settings=settings))
-    assert found == {0: Caption("a dog runs", tokens=3, cut=False)}
+        captions, failures = captions_of(model, requests("Describe.", settings=settings))
+    assert captions == {0: Caption("a dog runs", tokens=3, cut=False)}
     assert failures == {}
     assert server.bodies == [
         {
@@ -111,14 +111,14 @@ def test_image_that_cannot_be_had_fails_its_own_request_and_is_never_left_out_of
         CaptionRequest("3", "3.jpg", "p3", pixels=ImageHandle(b"no image")),
         CaptionRequest("4", None, "p4"),
     ]
-    found: dict[int, Caption] = {}
+    captions: dict[int, Caption] = {}
     unseen: dict[int, str] = {}
     with chat_server(lambda body, before: completion("a dog")) as server:
         for batch in OpenAICaptioner("m", base_url=server.url).stream(asked):
             assert batch.failures == {}
-            found |= batch.captions
+            captions |= batch.captions
             unseen |= batch.unseen
-    assert found.keys() == {4}
+    assert captions.keys() == {4}
     assert list(server.prompts) == ["p4"]
     assert "No such file" in unseen[0]
     assert unseen[1] == "the image is not on this machine"
@@ -144,9 +144,9 @@ def test_what_may_pass_is_asked_again():
 
     with chat_server(behave) as server:
         model = OpenAICaptioner("m", base_url=server.url, concurrency=len(cases))
-        found, failures = captions_of(model, requests(*cases))
+        captions, failures = captions_of(model, requests(*cases))
     assert {cases[at]: reason for at, reason in failures.items()} == {}
-    assert {cases[at]: caption.text for at, caption in found.items()} == dict.fromkeys(cases, "a dog")
+    assert {cases[at]: caption.text for at, caption in captions.items()} == dict.fromkeys(cases, "a dog")
     assert server.prompts == dict.fromkeys(cases, 3)
     assert model.usage() == {"prompt_tokens": 49, "completion_tokens": 14, "requests": 21, "retries": 14}
 
@@ -158,8 +158,8 @@ def test_server_that_hangs_or_drips_costs_the_one_request_no_more_than_its_time(
 
     with chat_server(behave) as server:
         model = OpenAICaptioner("m", base_url=server.url, timeout=0.4, max_retries=1)
-        found, failures = captions_of(model, requests("hang", "drip", "quick"))
-    assert found.keys() == {2}
+        captions, failures = captions_of(model, requests("hang", "drip", "quick"))
+    assert captions.keys() == {2}
     assert failures == dict.fromkeys((0, 1), "no answer within 0.4 s (2 attempts)")
 
 
@@ -186,8 +186,8 @@ def test_pause_that_the_server_orders_holds_for_all_requests():
 
     with chat_server(behave) as server:
         model = OpenAICaptioner("m", base_url=server.url, concurrency=1)
-        found, _ = captions_of(model, requests("a", "b"))
-    assert len(found) == 2
+        captions, _ = captions_of(model, requests("a", "b"))
+    assert len(captions) == 2
     # More than the 0.6 s at most that pass where nothing is ordered.
     assert times[1] - times[0] >= 0.9
 
@@ -203,17 +203,17 @@ def test_pause_that_the_server_orders_holds_for_all_requests():
 )
 def test_refusal_is_an_empty_caption_of_a_captioner_a_failure_of_a_judge_and_not_asked_again(reply: Reply, reason: str):
     with chat_server(lambda body, before: reply) as server:
-        found, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
+        captions, failures = captions_of(OpenAICaptioner("m", base_url=server.url), requests("a"))
         (judged,) = OpenAIJudge("m", base_url=server.url).stream([JudgeRequest("How good?")])
-    assert (found, failures) == ({0: Caption("")}, {})
+    assert (captions, failures) == ({0: Caption("")}, {})
     assert (judged.judgements, judged.failures) == ({}, {0: reason})
     assert len(server.bodies) == 2
 
 
 def test_answer_in_parts_is_the_text_of_its_parts():
     parts = [{"type": "text", "text": "a dog "}, {"type": "text", "text": "runs"}]
-    found, *_ = exchange(completion(parts, finish="length"))
-    assert (found[0].text, found[0].cut) == ("a dog runs", True)
+    captions, *_ = exchange(completion(parts, finish="length"))
+    assert (captions[0].text, captions[0].cut) == ("a dog runs", True)
 
 
 @pytest.mark.parametrize(
@@ -264,8 +264,8 @@ def test_no_more_requests_are_under_way_than_concurrency_allows():
 
     with chat_server(behave) as server:
         model = OpenAICaptioner("m", base_url=server.url, concurrency=3)
-        found, _ = captions_of(model, requests(*map(str, range(12))))
-    assert len(found) == 12
+        captions, _ = captions_of(model, requests(*map(str, range(12))))
+    assert len(captions) == 12
     assert most == 3
 
 
@@ -337,11 +337,11 @@ def test_judge_draws_its_answer_where_a_request_says_so():
 
 def test_judge_is_shown_the_image_and_tells_the_probabilities_of_candidates():
     def place(token: str, **others: float) -> dict[str, Any]:
-        listed = [{"token": one, "logprob": math.log(p)} for one, p in others.items()]
+        listed = [{"token": token, "logprob": math.log(p)} for token, p in others.items()]
         return {"token": token, "logprob": -0.1, "top_logprobs": listed}
 
-    told = {"content": [place("0"), place("."), place("8", **{"8": 0.6, "7": 0.3, "a": 0.1})]}
-    with chat_server(lambda body, before: completion("0.8", logprobs=told)) as server:
+    logprobs = {"content": [place("0"), place("."), place("8", **{"8": 0.6, "7": 0.3, "a": 0.1})]}
+    with chat_server(lambda body, before: completion("0.8", logprobs=logprobs)) as server:
         request = JudgeRequest("Rate.", ImageHandle(image()), 8, ("7", "8", "9"))
         [judged] = OpenAIJudge("gpt", base_url=server.url).stream([request])
     assert sent_image(server.bodies[0])[0] == "image/png"
@@ -368,7 +368,7 @@ def test_server_that_repeats_the_request_in_its_error_does_not_fill_the_record()
 
 
 @pytest.mark.parametrize(
-    ("given", "settings"),
+    ("task_settings", "settings"),
     [
         ({}, {"temperature": 0.0}),
         ({"do_sample": False}, {"temperature": 0.0}),
@@ -389,21 +389,21 @@ def test_server_that_repeats_the_request_in_its_error_does_not_fill_the_record()
         ({"until": [], "top_k": None}, {"temperature": 0.0}),
     ],
 )
-def test_settings_of_tasks_get_the_names_of_servers(given: dict[str, Any], settings: dict[str, Any]):
-    assert sampling_settings(given) == settings
+def test_settings_of_tasks_get_the_names_of_servers(task_settings: dict[str, Any], settings: dict[str, Any]):
+    assert sampling_settings(task_settings) == settings
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("task_settings", "named"),
     [
         ({"do_sample": False, "temperature": 0.2}, "temperature=0.2 has no effect with do_sample=False"),
         ({"top_p": 0.9}, "top_p=0.9 has no effect with temperature=0"),
         ({"temperature": 0, "top_k": 5}, "top_k=5 has no effect with temperature=0"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused_and_both_named(given: dict[str, Any], named: str):
+def test_settings_that_contradict_each_other_are_refused_and_both_named(task_settings: dict[str, Any], named: str):
     with pytest.raises(AdapterError, match=named) as caught:
-        sampling_settings(given)
+        sampling_settings(task_settings)
     assert f"{named.partition('=')[0]}=null" in str(caught.value)
 
 

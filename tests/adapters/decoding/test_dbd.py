@@ -50,9 +50,9 @@ class BruteForce:
             kinds = inputs["mm_token_type_ids"]
             inputs["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], dim=1)
         with torch.inference_mode():
-            found = self.model(**inputs, output_hidden_states=True, use_cache=False)
-        hidden = found.hidden_states[-1][0, prompt:].double().numpy()
-        return found.logits[0, -1].double().log_softmax(-1).numpy(), list(hidden)
+            output = self.model(**inputs, output_hidden_states=True, use_cache=False)
+        hidden = output.hidden_states[-1][0, prompt:].double().numpy()
+        return output.logits[0, -1].double().log_softmax(-1).numpy(), list(hidden)
 
     def search(self) -> list[Sequence]:
         complete: list[Sequence] = []
@@ -60,15 +60,17 @@ class BruteForce:
         for step in range(1, self.decoder.max_fact_tokens + 1):
             alpha = self.decoder.alpha if step <= self.decoder.alpha_steps else self.decoder.later_alpha
             remaining: list[Sequence] = []
-            for one in candidates:
-                log_probabilities, _ = self.look(one.ids)
+            for candidate in candidates:
+                log_probabilities, _ = self.look(candidate.ids)
                 for token in np.argsort(-log_probabilities)[: self.decoder.top_k].tolist():
-                    ids = [*one.ids, token]
-                    remaining.append(Sequence(ids, one.log_likelihood + log_probabilities[token], self.look(ids)[1]))
+                    ids = [*candidate.ids, token]
+                    remaining.append(
+                        Sequence(ids, candidate.log_likelihood + log_probabilities[token], self.look(ids)[1])
+                    )
             picked: list[Sequence] = []
             while remaining and len(picked) < self.decoder.beams:
                 hybrid = [
-                    one.log_likelihood + alpha * sum(one.difference(other) for other in picked) for one in remaining
+                    fact.log_likelihood + alpha * sum(fact.difference(other) for other in picked) for fact in remaining
                 ]
                 best = remaining.pop(int(np.argmax(hybrid)))
                 (complete if best.ids[-1] in self.ends else picked).append(best)
@@ -79,9 +81,9 @@ class BruteForce:
         remaining, selected = list(complete), []
         while remaining and len(selected) < self.decoder.facts:
             scores = [
-                one.log_likelihood / len(one.ids)
-                + self.decoder.selection_alpha * sum(one.difference(other) for other in selected)
-                for one in remaining
+                fact.log_likelihood / len(fact.ids)
+                + self.decoder.selection_alpha * sum(fact.difference(other) for other in selected)
+                for fact in remaining
             ]
             selected.append(remaining.pop(int(np.argmax(scores))))
         return selected
@@ -105,13 +107,15 @@ def test_search_and_selection_are_those_of_brute_force(
     sample = CaptionSample(str(seed), "unused", noise_image(seed))
     brute = BruteForce(host, sample, decoder)
     expected = brute.search()
-    found = decoder.search(host, sample)
-    assert found is not None
+    facts = decoder.search(host, sample)
+    assert facts is not None
     assert expected, "no fact was completed: the test shows nothing"
-    assert [list(fact.ids) for fact in found] == [one.ids for one in expected]
-    assert [fact.log_likelihood for fact in found] == pytest.approx([one.log_likelihood for one in expected], abs=1e-4)
-    selected = [list(fact.ids) for fact in decoder.select(found)]
-    assert selected == [one.ids for one in brute.select(expected)]
+    assert [list(fact.ids) for fact in facts] == [fact.ids for fact in expected]
+    assert [fact.log_likelihood for fact in facts] == pytest.approx(
+        [fact.log_likelihood for fact in expected], abs=1e-4
+    )
+    selected = [list(fact.ids) for fact in decoder.select(facts)]
+    assert selected == [fact.ids for fact in brute.select(expected)]
 
 
 def test_weight_falls_after_the_first_steps():
@@ -125,9 +129,9 @@ def test_caption_is_the_greedy_summary_of_image_and_selected_facts(llava: HfCapt
     samples = [CaptionSample(str(number), "unused", noise_image(number)) for number in range(3)]
     expected = []
     for sample in samples:
-        found = decoder.search(llava, sample)
-        assert found
-        texts = [llava.text(fact.ids).strip() for fact in decoder.select(found)]
+        facts = decoder.search(llava, sample)
+        assert facts
+        texts = [llava.text(fact.ids).strip() for fact in decoder.select(facts)]
         assert len(texts) == 2
         prompt = "\n".join([prompts.summary, *texts])
         expected += Generating(8).write(llava, [replace(sample, prompt=prompt)])

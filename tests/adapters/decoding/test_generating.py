@@ -79,8 +79,8 @@ def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, brok
 
     handle = llava.model.lm_head.register_forward_hook(spoil)
     try:
-        found = decoder.write(llava, samples(3))
+        written = decoder.write(llava, samples(3))
     finally:
         handle.remove()
-    assert found[1].fault == "the model's logits are not finite"
-    assert [found[0], found[2]] == [good[0], good[2]]
+    assert written[1].fault == "the model's logits are not finite"
+    assert [written[0], written[2]] == [good[0], good[2]]

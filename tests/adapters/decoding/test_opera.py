@@ -37,21 +37,21 @@ SHAPES_LLAVA = Path(capbench.__file__).parent / "adapters" / "models" / "shapes-
 _WEIGHTS = ("seed", "sharp", "loud", "end")
 
 
-def searched(made: dict[str, Any], precision: str = "half") -> tuple[Written, OperaSearch]:
+def searched(case: dict[str, Any], precision: str = "half") -> tuple[Written, OperaSearch]:
     """Return what is written with the settings of a released search, and the search itself."""
-    settings = dict(made["settings"])
+    settings = dict(case["settings"])
     beams = settings.pop("beams")
-    strategy = Opera(made["tokens"], beams, OverTrust(**settings, precision=precision), made["more"])
-    model = toy_llama(**{name: made[name] for name in _WEIGHTS}).double()
+    strategy = Opera(case["tokens"], beams, OverTrust(**settings, precision=precision), case["more"])
+    model = toy_llama(**{name: case[name] for name in _WEIGHTS}).double()
 
     def loop(model: Any, input_ids: torch.Tensor, **prepared: Any) -> tuple[Written, OperaSearch]:
         with searching(strategy, model, input_ids, prepared, {END}) as search:
-            return search.run(made["tokens"]), search
+            return search.run(case["tokens"]), search
 
-    others = {key: value for key, value in made["more"].items() if key == "repetition_penalty"}
+    others = {key: value for key, value in case["more"].items() if key == "repetition_penalty"}
     with torch.inference_mode():
         return model.generate(
-            input_ids=toy_prompt(made), max_new_tokens=made["tokens"], do_sample=False, custom_generate=loop, **others
+            input_ids=toy_prompt(case), max_new_tokens=case["tokens"], do_sample=False, custom_generate=loop, **others
         )
 
 
@@ -60,39 +60,39 @@ ALIKE = {130, 878, 588, 64, 614, 609, 196}
 
 
 @pytest.mark.parametrize(
-    "made",
+    "case",
     [
-        pytest.param(made, id=str(made["seed"]), marks=[pytest.mark.costly] if made["seed"] in ALIKE else [])
-        for made in RELEASED
+        pytest.param(case, id=str(case["seed"]), marks=[pytest.mark.costly] if case["seed"] in ALIKE else [])
+        for case in RELEASED
     ],
 )
-def test_search_is_that_of_released_code(made: dict[str, Any]):
-    written, search = searched(made)
-    assert written == Written(made["ids"], made["cut"])
-    assert {str(step): place for step, place in search.returns.items()} == made["returns"]
-    assert [one.tolist() for one in search.locations] == made["locations"]
-    assert len(search.penalties) == len(made["penalties"])
-    for found, printed in zip(search.penalties, made["penalties"], strict=True):
+def test_search_is_that_of_released_code(case: dict[str, Any]):
+    written, search = searched(case)
+    assert written == Written(case["ids"], case["cut"])
+    assert {str(step): place for step, place in search.returns.items()} == case["returns"]
+    assert [location.tolist() for location in search.locations] == case["locations"]
+    assert len(search.penalties) == len(case["penalties"])
+    for penalty, printed in zip(search.penalties, case["penalties"], strict=True):
         expected = torch.tensor(printed)
-        if found.dtype == torch.half:
+        if penalty.dtype == torch.half:
             # 16 bits: a number beside a boundary may fall to either side of it.
             expected, relative, absolute = expected.half(), 1e-3, 6e-8
         else:
             relative, absolute = 1e-5, 0.0
-        assert np.allclose(found.float().numpy(), expected.float().numpy(), rtol=relative, atol=absolute)
+        assert np.allclose(penalty.float().numpy(), expected.float().numpy(), rtol=relative, atol=absolute)
 
 
 IN_RANGE = [RELEASED[number] for number in (5, 12, 16)]
 """Searches whose trust 16 bits can hold."""
 
 
-@pytest.mark.parametrize("made", IN_RANGE, ids=lambda made: str(made["seed"]))
-def test_log_space_finds_the_same_trust_where_16_bits_can_hold_it(made: dict[str, Any]):
-    written, search = searched(made, "log")
-    assert written.ids == made["ids"]
-    assert [one.tolist() for one in search.locations] == made["locations"]
-    for found, printed in zip(search.penalties, made["penalties"], strict=True):
-        assert np.allclose(found.numpy(), np.array(printed), rtol=1e-5, atol=0.0)
+@pytest.mark.parametrize("case", IN_RANGE, ids=lambda case: str(case["seed"]))
+def test_log_space_finds_the_same_trust_where_16_bits_can_hold_it(case: dict[str, Any]):
+    written, search = searched(case, "log")
+    assert written.ids == case["ids"]
+    assert [location.tolist() for location in search.locations] == case["locations"]
+    for penalty, printed in zip(search.penalties, case["penalties"], strict=True):
+        assert np.allclose(penalty.numpy(), np.array(printed), rtol=1e-5, atol=0.0)
 
 
 def grouped() -> tuple[Any, dict[str, torch.Tensor]]:
@@ -142,12 +142,12 @@ def test_what_is_read_together_is_what_each_is_alone(kind: str, request: pytest.
             return [*seen, tree.read(second, past[:, :1] + torch.tensor([[0], [1]]))]
 
     with torch.inference_mode():
-        found = model.generate(**inputs, custom_generate=loop, max_new_tokens=4)
+        generated = model.generate(**inputs, custom_generate=loop, max_new_tokens=4)
         expected = [[[[20], [21]], [[22], [23]], [[24], [25]]], paths, [[[25, 30, 36]], [[25, 31, 37]]], paths]
         images = inputs["input_ids"][0] == model.config.image_token_id
         model.set_attn_implementation("eager")
         try:
-            for seen, beams in zip(found, expected, strict=True):
+            for seen, beams in zip(generated, expected, strict=True):
                 for beam, branch in np.ndindex(seen.images.shape):
                     ids = beams[beam][branch]
                     plain = model(**continued(inputs, ids), output_attentions=True, use_cache=False)
@@ -170,7 +170,7 @@ def test_captions_do_not_depend_on_each_other_and_the_model_is_left_as_it_was(ll
     config = attention.config
     opera = Opera(8, more=least)
     together = opera.write(llava, samples)
-    assert all(len(one.ids) >= 6 for one in together)
+    assert all(len(caption.ids) >= 6 for caption in together)
     assert [opera.write(llava, [sample])[0] for sample in samples] == together
     assert attention.config is config
     assert not hasattr(attention, "watch")
@@ -183,8 +183,8 @@ def test_trained_captioner_still_tells_what_there_is():
     samples = [CaptionSample(str(scene.seed), "Describe this image in detail.", draw(scene)) for scene in scenes]
     # Attention of so small a model is peaked: 50 times as much is too much of it.
     written = Opera(96, trust=OverTrust(scale=20.0)).write(captioner, samples)
-    for scene, one in zip(scenes, written, strict=True):
-        text = captioner.text(one.ids)
+    for scene, caption in zip(scenes, written, strict=True):
+        text = captioner.text(caption.ids)
         assert all(f"{thing.colour} {thing.shape}" in text for thing in scene.things), text
 
 
@@ -245,16 +245,16 @@ def test_penalties_that_overflow_16_bits_are_a_fault_where_they_are_no_number():
     products = trust.extended(torch.tensor([[float("inf")]]), torch.tensor([[0.0, 1.0]]))
     assert products.isnan().tolist() == [[True, False]]
     # Attention so sharp that much of it is exactly 0.
-    made = {
+    case = {
         **RELEASED[0],
         "seed": 1,
         "sharp": 60.0,
         "settings": {"beams": 2, "candidates": 2, "scale": 1e30},
         "tokens": 16,
     }
-    written, _ = searched(made)
+    written, _ = searched(case)
     assert written.fault.startswith("the over-trust penalty is no number in half precision")
-    written, _ = searched(made, "log")
+    written, _ = searched(case, "log")
     assert len(written.ids) == 16
 
 
@@ -275,11 +275,11 @@ def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, brok
 
     handle = llava.model.lm_head.register_forward_hook(spoil)
     try:
-        found = decoder.write(llava, samples)
+        written = decoder.write(llava, samples)
     finally:
         handle.remove()
-    assert found[0].fault == "the model's logits are not finite"
-    assert found[1] == good[1]
+    assert written[0].fault == "the model's logits are not finite"
+    assert written[1] == good[1]
 
 
 def test_in_log_space_what_candidates_have_in_common_changes_nothing():
@@ -293,6 +293,6 @@ def test_of_equal_captions_the_first_stays_and_the_last_is_best():
     completed = Completed(beams=2, asked=0, length_penalty=0.0)
     for total, token in ((-2.0, 7), (-1.0, 8), (-2.0, 9)):
         completed.add(total, [token], cut=False)
-    assert [one.ids for _, one in completed.found] == [[7], [8]]
+    assert [caption.ids for _, caption in completed.found] == [[7], [8]]
     completed.add(-1.0, [5], cut=False)
     assert completed.best().ids == [5]

@@ -77,9 +77,9 @@ from capbench.errors import AdapterError, UsageError
     ],
 )  # fmt: skip
 def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
-    found = decoder_of(settings)
-    assert type(found) is type(expected)
-    assert found == expected
+    decoder = decoder_of(settings)
+    assert type(decoder) is type(expected)
+    assert decoder == expected
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ NEUTRAL = {
 )
 def test_values_that_ask_for_nothing_go_with_every_strategy(strategy: str, read: tuple[str, ...], do_sample: bool):
     settings = {**PASSED_ON, "decoding": strategy}
-    given = {key: value for key, value in NEUTRAL.items() if key not in read}
-    assert decoder_of(settings | given | {"do_sample": do_sample}) == decoder_of(settings)
+    neutral = {key: value for key, value in NEUTRAL.items() if key not in read}
+    assert decoder_of(settings | neutral | {"do_sample": do_sample}) == decoder_of(settings)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_key_that_the_strategy_does_not_read_is_an_error_that_names_the_right_on
 
 
 def test_whole_number_is_given_as_the_library_takes_it():
-    found = decoder_of({"repetition_penalty": 2})
-    assert isinstance(found, Generating)
-    penalty = found.more["repetition_penalty"]
+    decoder = decoder_of({"repetition_penalty": 2})
+    assert isinstance(decoder, Generating)
+    penalty = decoder.more["repetition_penalty"]
     assert (penalty, type(penalty)) == (2.0, float)
 
 

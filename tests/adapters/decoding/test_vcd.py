@@ -30,14 +30,14 @@ def brute_force(host: HfCaptioner, sample: CaptionSample, decoder: Contrastive) 
     while len(ids) < TOKENS:
         logits = []
         for inputs in (single, noisy):
-            given: dict[str, Any] = dict(inputs)
-            given["input_ids"] = torch.cat([given["input_ids"], torch.tensor([ids], dtype=torch.long)], dim=1)
-            given["attention_mask"] = torch.ones_like(given["input_ids"])
-            if "mm_token_type_ids" in given:
-                kinds = given["mm_token_type_ids"]
-                given["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], dim=1)
+            tensors: dict[str, Any] = dict(inputs)
+            tensors["input_ids"] = torch.cat([tensors["input_ids"], torch.tensor([ids], dtype=torch.long)], dim=1)
+            tensors["attention_mask"] = torch.ones_like(tensors["input_ids"])
+            if "mm_token_type_ids" in tensors:
+                kinds = tensors["mm_token_type_ids"]
+                tensors["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], dim=1)
             with torch.inference_mode():
-                logits.append(host.model(**given, use_cache=False).logits[0, -1].double())
+                logits.append(host.model(**tensors, use_cache=False).logits[0, -1].double())
         contrast = (1 + decoder.alpha) * logits[0] - decoder.alpha * logits[1]
         probabilities = logits[0].softmax(-1)
         contrast[probabilities < decoder.beta * probabilities.max()] = -float("inf")
@@ -78,20 +78,20 @@ def test_noise_grows_with_the_step_as_in_the_diffusion():
 def test_noise_is_added_to_the_second_half_in_the_right_amount():
     pixels = torch.full((4, 3, 64, 64), 2.0)
     noises = [np.random.default_rng(number) for number in range(2)]
-    found = with_noisy_half({"pixel_values": pixels}, noises, 500)
-    assert torch.equal(found[:2], pixels[:2])
+    noisy = with_noisy_half({"pixel_values": pixels}, noises, 500)
+    assert torch.equal(noisy[:2], pixels[:2])
     share = kept_share(500)
-    assert float(found[2:].mean()) == pytest.approx(2 * math.sqrt(share), abs=0.02)
-    assert float(found[2:].var()) == pytest.approx(1 - share, rel=0.03)
-    assert not torch.equal(found[2], found[3])
+    assert float(noisy[2:].mean()) == pytest.approx(2 * math.sqrt(share), abs=0.02)
+    assert float(noisy[2:].var()) == pytest.approx(1 - share, rel=0.03)
+    assert not torch.equal(noisy[2], noisy[3])
 
 
 def test_tiles_that_fill_up_stay_empty():
     pixels = torch.ones(2, 3, 3, 4, 4)
     pixels[:, 1:] = 0
-    found = with_noisy_half({"pixel_values": pixels}, [np.random.default_rng(0)], 999)
-    assert found[1, 0].std() > 0
-    assert not found[1, 1:].any()
+    noisy = with_noisy_half({"pixel_values": pixels}, [np.random.default_rng(0)], 999)
+    assert noisy[1, 0].std() > 0
+    assert not noisy[1, 1:].any()
 
 
 def test_pixels_of_an_unknown_form_are_an_error():
@@ -102,5 +102,5 @@ def test_pixels_of_an_unknown_form_are_an_error():
 def test_contrast_is_the_same_for_both_halves():
     logits = torch.tensor([[2.0, 1.0, -9.0], [0.0, 2.0, 9.0]])
     expected = torch.tensor([4.0, 0.0, -float("inf")])
-    found = contrasted(logits, 1.0, 0.1)
-    assert torch.equal(found, torch.stack([expected, expected]))
+    contrast = contrasted(logits, 1.0, 0.1)
+    assert torch.equal(contrast, torch.stack([expected, expected]))

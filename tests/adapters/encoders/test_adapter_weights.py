@@ -52,13 +52,13 @@ def images() -> list[ImageHandle]:
 def tuned(model: Any, folder: Path, **settings: Any) -> Any:
     """Lay LoRA over a model by peft, write it, and return the model with its weights merged."""
     torch.manual_seed(0)
-    found = peft.get_peft_model(model, peft.LoraConfig(init_lora_weights=False, **settings))
+    adapted = peft.get_peft_model(model, peft.LoraConfig(init_lora_weights=False, **settings))
     with torch.no_grad():
-        for name, parameter in found.named_parameters():
+        for name, parameter in adapted.named_parameters():
             if parameter.requires_grad and name.endswith("bias"):
                 parameter.add_(0.1 * torch.randn_like(parameter))
-    found.save_pretrained(folder)
-    return found.merge_and_unload().eval()
+    adapted.save_pretrained(folder)
+    return adapted.merge_and_unload().eval()
 
 
 def model_of(tiny: TinyClip, adapter: str) -> Any:
@@ -101,10 +101,10 @@ def test_lora_on_hf_clip_has_the_features_of_merged_weights(tiny_clip, plain, im
         warnings.simplefilter("error", FutureWarning)
         ours = load(tiny_clip, "hf_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["hf_clip"](pretrained=str(whole), device="cpu")
-    found = features(ours, images)
+    vectors = features(ours, images)
     assert ours.fingerprint() != plain["hf_clip"].fingerprint()
-    assert abs(found - features(theirs, images)).max() < 1e-6
-    assert abs(found - features(plain["hf_clip"], images)).max() > 0.01
+    assert abs(vectors - features(theirs, images)).max() < 1e-6
+    assert abs(vectors - features(plain["hf_clip"], images)).max() > 0.01
 
 
 def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip, dci_lora, images, tmp_path):
@@ -133,10 +133,10 @@ def test_lora_on_open_clip_has_the_features_of_merged_weights(tiny_clip, plain, 
     save_file(weights, folder / "open_clip_model.safetensors")
     ours = load(tiny_clip, "open_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["open_clip"](pretrained=str(folder), device="cpu")
-    found = features(ours, images)
+    vectors = features(ours, images)
     assert ours.fingerprint() != plain["open_clip"].fingerprint()
-    assert abs(found - features(theirs, images)).max() < 1e-6
-    assert abs(found - features(plain["open_clip"], images)).max() > 0.01
+    assert abs(vectors - features(theirs, images)).max() < 1e-6
+    assert abs(vectors - features(plain["open_clip"], images)).max() > 0.01
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
@@ -156,7 +156,7 @@ def test_adapter_of_another_model_is_refused(tiny_clip: TinyClip, dci_lora: tupl
     file = tmp_path / "lora" / "adapter_model.safetensors"
     state = load_file(file)
     name = "base_model.model.text_projection.lora_A.weight"
-    save_file({one: value for one, value in state.items() if one != name}, file)
+    save_file({key: value for key, value in state.items() if key != name}, file)
     with pytest.raises(AdapterError, match=rf"lora: does not fit the model: {name}: not in the adapter"):
         load(tiny_clip, "hf_clip", peft=str(tmp_path / "lora"))
     save_file({**state, "base_model.model.other.bias": torch.zeros(2)}, file)
@@ -208,12 +208,12 @@ def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(tiny_clip, 
     ours = adapters["open_clip"](pretrained=str(dac), lora_alpha=1, **keys)
     assert "randomly" not in caplog.text
     theirs = adapters["open_clip"](pretrained=str(whole), **keys)
-    found = features(ours, images)
-    assert abs(found - features(theirs, images)).max() < 1e-6
-    assert abs(found - features(plain["open_clip"], images)).max() > 0.01
+    vectors = features(ours, images)
+    assert abs(vectors - features(theirs, images)).max() < 1e-6
+    assert abs(vectors - features(plain["open_clip"], images)).max() > 0.01
     twice = adapters["open_clip"](pretrained=str(dac), lora_alpha=2, **keys)
     assert ours.fingerprint() != twice.fingerprint()
-    assert abs(found - features(twice, images)).max() > 0.01
+    assert abs(vectors - features(twice, images)).max() > 0.01
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_captioner_takes_biases_of_older_peft_too(tiny_qwen2_vl: Path, tmp_path:
     state = {name.replace(".base_layer.bias", ".bias"): value for name, value in load_file(file).items()}
     assert any(name.endswith("q_proj.bias") for name in state)
     save_file(state, file)
-    found = HfCaptioner(str(tiny_qwen2_vl), device="cpu", peft=str(tmp_path / "lora")).model.merge_and_unload()
+    merged_model = HfCaptioner(str(tiny_qwen2_vl), device="cpu", peft=str(tmp_path / "lora")).model.merge_and_unload()
     theirs = merged.state_dict()
-    for name, value in found.state_dict().items():
+    for name, value in merged_model.state_dict().items():
         torch.testing.assert_close(value, theirs[name], atol=1e-6, rtol=0)

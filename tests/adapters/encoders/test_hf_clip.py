@@ -21,7 +21,7 @@ _TEXTS = ["a dog", "A photo depicts two men, riding horses.", "word " * 200, "",
 
 
 def _open(handles: list[ImageHandle]) -> list[Image.Image]:
-    return [Image.open(one.source) for one in handles]
+    return [Image.open(handle.source) for handle in handles]
 
 
 def test_clip_has_the_features_of_open_clip(tiny_clip: TinyClip, photographs: list[ImageHandle]):
@@ -47,9 +47,9 @@ def test_clip_as_transformers_prepares_it(tiny_clip: TinyClip, photographs: list
     model = CLIPModel.from_pretrained(tiny_clip.hf_folder).eval()
     processor = AutoProcessor.from_pretrained(tiny_clip.hf_folder)
     with torch.no_grad():
-        made = processor(text=_TEXTS, images=_open(photographs), padding=True, truncation=True, return_tensors="pt")
-        images = model.get_image_features(made["pixel_values"]).pooler_output.numpy()
-        texts = model.get_text_features(made["input_ids"], made["attention_mask"]).pooler_output.numpy()
+        inputs = processor(text=_TEXTS, images=_open(photographs), padding=True, truncation=True, return_tensors="pt")
+        images = model.get_image_features(inputs["pixel_values"]).pooler_output.numpy()
+        texts = model.get_text_features(inputs["input_ids"], inputs["attention_mask"]).pooler_output.numpy()
     assert abs(stacked(encoder.images(photographs)) - images).max() < 1e-5
     assert abs(stacked(encoder.texts(_TEXTS)) - texts).max() < 1e-5
     official = adapters["hf_clip"](pretrained=str(tiny_clip.hf_folder))
@@ -66,14 +66,14 @@ def test_siglip_has_the_features_of_transformers(kind, photographs, request):
     model = AutoModel.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
-        made = AutoImageProcessor.from_pretrained(folder)(_open(photographs), return_tensors="pt")
-        images = model.get_image_features(**made).pooler_output.numpy()
+        inputs = AutoImageProcessor.from_pretrained(folder)(_open(photographs), return_tensors="pt")
+        images = model.get_image_features(**inputs).pooler_output.numpy()
         ids = tokenizer(_TEXTS, padding="max_length", max_length=64, truncation=True, return_tensors="pt")
         texts = model.get_text_features(ids["input_ids"]).pooler_output.numpy()
     assert encoder.context_length == 64
     assert abs(stacked(encoder.images(photographs)) - images).max() < 1e-5
     assert abs(stacked(encoder.texts(_TEXTS)) - texts).max() < 1e-5
-    lengths = [len(one) for one in encoder.token_ids(_TEXTS)]
+    lengths = [len(ids) for ids in encoder.token_ids(_TEXTS)]
     assert lengths[2] > 900
     assert encoder.token_ids(["a DOG"]) == encoder.token_ids(["a dog"])
     with pytest.raises(AdapterError, match=f"model_type '{model.config.model_type}' has no projected token"):
@@ -104,9 +104,9 @@ def test_align_is_encoded_as_transformers_does(tmp_path: Path, photographs: list
         texts = np.stack(
             [
                 model.get_text_features(
-                    **tokenizer(one, truncation=True, max_length=64, return_tensors="pt")
+                    **tokenizer(text, truncation=True, max_length=64, return_tensors="pt")
                 ).pooler_output[0]
-                for one in _TEXTS
+                for text in _TEXTS
             ]
         )
     assert abs(stacked(encoder.images(photographs[:5])) - images).max() < 1e-5
@@ -117,8 +117,8 @@ def test_align_is_encoded_as_transformers_does(tmp_path: Path, photographs: list
 
 @pytest.mark.parametrize("kind", ["tiny_clip", "tiny_siglip"])
 def test_fast_transform_has_nearly_the_same_features(kind, photographs, request):
-    made = request.getfixturevalue(kind)
-    folder = made.hf_folder if isinstance(made, TinyClip) else made
+    model = request.getfixturevalue(kind)
+    folder = model.hf_folder if isinstance(model, TinyClip) else model
     exact, fast = (
         stacked(adapters["hf_clip"](pretrained=str(folder), transform=transform).images(photographs))
         for transform in ("exact", "fast")
@@ -138,23 +138,23 @@ def test_fast_transform_is_refused_where_there_is_none(tiny_siglip2: Path, tiny_
     ("kind", "dtype", "kept"), [("tiny_clip", "fp16", np.float16), ("tiny_siglip2", "bf16", np.float32)]
 )
 def test_half_precision_has_nearly_the_same_features(kind, dtype, kept, photographs, request):
-    made = request.getfixturevalue(kind)
-    folder = str(made.hf_folder if isinstance(made, TinyClip) else made)
-    full, half = (adapters["hf_clip"](pretrained=folder, dtype=one) for one in ("fp32", dtype))
+    model = request.getfixturevalue(kind)
+    folder = str(model.hf_folder if isinstance(model, TinyClip) else model)
+    full, half = (adapters["hf_clip"](pretrained=folder, dtype=precision) for precision in ("fp32", dtype))
     for name, inputs in (("images", photographs[:8]), ("texts", _TEXTS)):
-        expected, found = (stacked(getattr(encoder, name)(inputs)) for encoder in (full, half))
-        assert found.dtype == kept
-        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found.astype(np.float32), axis=1)
-        assert ((expected * found).sum(axis=1) / norms).min() > 0.995
+        expected, vectors = (stacked(getattr(encoder, name)(inputs)) for encoder in (full, half))
+        assert vectors.dtype == kept
+        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors.astype(np.float32), axis=1)
+        assert ((expected * vectors).sum(axis=1) / norms).min() > 0.995
 
 
 def test_fingerprint_tells_weights_and_settings_apart(tiny_clip: TinyClip, tmp_path: Path):
     def fingerprint(folder: Path, **arguments: Any) -> str:
         return json.dumps(adapters["hf_clip"](pretrained=str(folder), **arguments).fingerprint())
 
-    one = fingerprint(tiny_clip.hf_folder)
+    plain = fingerprint(tiny_clip.hf_folder)
     copy = shutil.copytree(tiny_clip.hf_folder, tmp_path / "copy")
-    assert fingerprint(copy, batch_size=2) == one
+    assert fingerprint(copy, batch_size=2) == plain
     settings = [
         fingerprint(copy, preprocess="transformers"),
         fingerprint(copy, dtype="bf16"),
@@ -165,7 +165,7 @@ def test_fingerprint_tells_weights_and_settings_apart(tiny_clip: TinyClip, tmp_p
     weights = load_file(copy / "model.safetensors")
     weights["visual_projection.weight"] *= 2
     save_file(weights, copy / "model.safetensors", {"format": "pt"})
-    assert len({one, fingerprint(copy), *settings}) == 5
+    assert len({plain, fingerprint(copy), *settings}) == 5
 
 
 @pytest.fixture

@@ -50,7 +50,9 @@ def test_features_are_those_of_open_clip(load, plain, photographs: list[ImageHan
     model, transform, tokenizer = plain
     encoder = load(batch_size=7)
     with torch.no_grad():
-        images = model.encode_image(torch.stack([transform(Image.open(one.source)) for one in photographs]))
+        images = model.encode_image(
+            torch.stack([transform(Image.open(photograph.source)) for photograph in photographs])
+        )
         texts = model.encode_text(tokenizer(_TEXTS))
     assert abs(stacked(encoder.images(photographs)) - images.numpy()).max() < 1e-5
     assert abs(stacked(encoder.texts(_TEXTS)) - texts.numpy()).max() < 1e-5
@@ -60,24 +62,24 @@ def test_images_of_every_mode_are_made_rgb_where_open_clip_does(load, plain):
     images = [COLOURS.convert(mode) for mode in ("P", "1", "CMYK", "RGBA", "LA", "L")]
     model, transform, _ = plain
     with torch.no_grad():
-        expected = model.encode_image(torch.stack([transform(one) for one in images])).numpy()
-    found = stacked(load().images([ImageHandle(encoded(one, "TIFF")) for one in images]))
-    for one, ours, theirs in zip(images, found, expected, strict=True):
-        assert abs(ours - theirs).max() < 1e-5, one.mode
+        expected = model.encode_image(torch.stack([transform(image) for image in images])).numpy()
+    vectors = stacked(load().images([ImageHandle(encoded(image, "TIFF")) for image in images]))
+    for image, ours, theirs in zip(images, vectors, expected, strict=True):
+        assert abs(ours - theirs).max() < 1e-5, image.mode
 
 
 def test_tokens_are_projected_from_the_start_to_the_end(load, plain):
     model, _, tokenizer = plain
     encoder = load(batch_size=2)
-    found = {k: v for batch in encoder.tokens(_TEXTS) for k, v in batch.vectors.items()}
+    vectors = {k: v for batch in encoder.tokens(_TEXTS) for k, v in batch.vectors.items()}
     with torch.no_grad():
         ids = tokenizer(_TEXTS)
         states = model.token_embedding(ids) + model.positional_embedding
         states = model.ln_final(model.transformer(states, attn_mask=model.attn_mask)) @ model.text_projection
-    lengths = [min(len(one), 77) for one in encoder.token_ids(_TEXTS)]
+    lengths = [min(len(ids), 77) for ids in encoder.token_ids(_TEXTS)]
     for n, length in enumerate(lengths):
-        assert found[n].shape == (length, 32)
-        np.testing.assert_allclose(found[n], states[n, :length].numpy(), rtol=1e-5, atol=1e-5)
+        assert vectors[n].shape == (length, 32)
+        np.testing.assert_allclose(vectors[n], states[n, :length].numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_unreadable_images_cost_no_other(load, tmp_path: Path, photographs: list[ImageHandle]):
@@ -110,11 +112,11 @@ def test_nothing_is_made_of_nothing(load):
 
 
 def test_fingerprint_tells_weights_and_settings_apart(tiny_clip: TinyClip, load, tmp_path: Path):
-    one = load().fingerprint()
-    json.dumps(one)
+    plain = load().fingerprint()
+    json.dumps(plain)
     copy = shutil.copytree(tiny_clip.open_clip_folder, tmp_path / "copy")
-    assert adapters["open_clip"](pretrained=str(copy)).fingerprint() == one
-    assert load(batch_size=3, workers=2, name="other").fingerprint() == one
+    assert adapters["open_clip"](pretrained=str(copy)).fingerprint() == plain
+    assert load(batch_size=3, workers=2, name="other").fingerprint() == plain
     from safetensors.torch import save_file
 
     save_file(tiny_state_dict(seed=1), copy / "open_clip_model.safetensors")
@@ -124,7 +126,7 @@ def test_fingerprint_tells_weights_and_settings_apart(tiny_clip: TinyClip, load,
         load(transform="fast").fingerprint(),
         load(quick_gelu=False).fingerprint(),
     ]
-    texts = [json.dumps(one), *map(json.dumps, others)]
+    texts = [json.dumps(plain), *map(json.dumps, others)]
     assert len(set(texts)) == len(texts)
 
 
@@ -149,14 +151,14 @@ def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path):
     architecture = tmp_path / "tiny-bidirectional.json"
     architecture.write_text(json.dumps(configuration))
     torch.manual_seed(0)
-    made = open_clip.CustomTextCLIP(
+    model = open_clip.CustomTextCLIP(
         **{key: value for key, value in configuration.items() if key != "custom_text"}
     ).eval()
-    torch.save(made.state_dict(), tmp_path / "weights.pt")
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
     encoder = adapters["open_clip"](pretrained=str(tmp_path / "weights.pt"), architecture=str(architecture))
     assert encoder.context_length == 20
     with torch.no_grad():
-        expected = made.encode_text(open_clip.get_tokenizer("tiny-bidirectional")(_TEXTS)).numpy()
+        expected = model.encode_text(open_clip.get_tokenizer("tiny-bidirectional")(_TEXTS)).numpy()
     assert abs(stacked(encoder.texts(_TEXTS)) - expected).max() < 1e-5
     with pytest.raises(AdapterError, match="has no projected token states"):
         list(encoder.tokens(["a dog"]))
@@ -269,13 +271,13 @@ def _model(configuration: dict[str, Any], architecture: Path) -> tuple[Any, Any]
 
 
 @pytest.mark.parametrize(
-    "family", [_roberta, _resnet, *(pytest.param(one, marks=pytest.mark.costly) for one in (_coca, _convnext))]
+    "family", [_roberta, _resnet, *(pytest.param(family, marks=pytest.mark.costly) for family in (_coca, _convnext))]
 )
 def test_features_of_other_families_are_those_of_open_clip(family, tmp_path, photographs):
     architecture = tmp_path / f"tiny-{family.__name__[1:]}-{tmp_path.name}.json"
     model, transform = _model(family(tmp_path), architecture)
     with torch.no_grad():
-        pixels = torch.stack([transform(Image.open(one.source)) for one in photographs[:4]])
+        pixels = torch.stack([transform(Image.open(photograph.source)) for photograph in photographs[:4]])
         images = model.encode_image(pixels, normalize=False).numpy()
         texts = model.encode_text(open_clip.get_tokenizer(architecture.stem)(_FAMILY_TEXTS), normalize=False).numpy()
 
@@ -289,12 +291,12 @@ def test_features_of_other_families_are_those_of_open_clip(family, tmp_path, pho
     assert abs(stacked(encoder.texts(_FAMILY_TEXTS)) - texts).max() < 1e-5
     assert len(encoder.token_ids(_FAMILY_TEXTS)[2]) == 92
     half = load("bf16" if family is _convnext else "fp16")
-    for found, expected in (
+    for vectors, expected in (
         (stacked(half.images(photographs[:4])), images),
         (stacked(half.texts(_FAMILY_TEXTS)), texts),
     ):
-        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found.astype(np.float32), axis=1)
-        assert ((expected * found).sum(axis=1) / norms).min() > 0.999
+        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors.astype(np.float32), axis=1)
+        assert ((expected * vectors).sum(axis=1) / norms).min() > 0.999
     if family in (_roberta, _coca):
         with pytest.raises(AdapterError, match="has no projected token states"):
             list(encoder.tokens(_FAMILY_TEXTS))

@@ -28,8 +28,8 @@ def plain_state_dict() -> dict[str, Any]:
 
 
 def text_vectors(encoder: Encoder) -> np.ndarray:
-    found = {at: vector for batch in encoder.texts(TEXTS) for at, vector in batch.vectors.items()}
-    return np.stack([found[at] for at in range(len(TEXTS))])
+    vectors = {at: vector for batch in encoder.texts(TEXTS) for at, vector in batch.vectors.items()}
+    return np.stack([vectors[at] for at in range(len(TEXTS))])
 
 
 @pytest.fixture(scope="module")

@@ -39,20 +39,20 @@ def flava(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
-    folder, made = tmp_path_factory.mktemp("pictures"), []
+    folder, handles = tmp_path_factory.mktemp("pictures"), []
     for number in range(2):
         noise = np.random.default_rng(number).integers(0, 256, (6, 8, 3), dtype=np.uint8)
         Image.fromarray(noise).resize((90, 60 + number)).save(folder / f"{number}.png")
-        made.append(ImageHandle(folder / f"{number}.png"))
-    return made
+        handles.append(ImageHandle(folder / f"{number}.png"))
+    return handles
 
 
 def scores(encoder: PairwiseEncoder, pictures: list[ImageHandle], texts: Any = TEXTS) -> np.ndarray:
-    found: dict[int, np.ndarray] = {}
+    score_of: dict[int, np.ndarray] = {}
     for batch in encoder.pairs(pictures, texts):
         assert not batch.failures
-        found |= batch.scores
-    return np.array([found[number] for number in range(len(pictures))])
+        score_of |= batch.scores
+    return np.array([score_of[number] for number in range(len(pictures))])
 
 
 def inputs(folder: Path, picture: ImageHandle, texts: Any, longest: int) -> tuple[Any, Any]:
@@ -62,8 +62,8 @@ def inputs(folder: Path, picture: ImageHandle, texts: Any, longest: int) -> tupl
     image = Image.open(picture.source)  # type: ignore[arg-type]
     pixels = AutoImageProcessor.from_pretrained(folder)(images=image, return_tensors="pt")["pixel_values"]
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    made = tokenizer(list(texts), padding="max_length", truncation=True, max_length=longest, return_tensors="pt")
-    return pixels.repeat(len(texts), 1, 1, 1), made
+    tokens = tokenizer(list(texts), padding="max_length", truncation=True, max_length=longest, return_tensors="pt")
+    return pixels.repeat(len(texts), 1, 1, 1), tokens
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def of_blip(blip: Path, pictures: list[ImageHandle]) -> dict[tuple[str, str], np
     model = BlipForImageTextRetrieval.from_pretrained(blip).eval()
     rows: dict[tuple[str, str], list[np.ndarray]] = {}
     for picture, texts in zip(pictures, TEXTS, strict=True):
-        pixels, made = inputs(blip, picture, texts, 35)
-        ids, mask = made["input_ids"], made["attention_mask"]
+        pixels, tokens = inputs(blip, picture, texts, 35)
+        ids, mask = tokens["input_ids"], tokens["attention_mask"]
         with torch.inference_mode():
-            found = model(input_ids=ids, pixel_values=pixels[:1], attention_mask=mask, use_itm_head=False)
-        cosines = found.itm_score[0]
+            output = model(input_ids=ids, pixel_values=pixels[:1], attention_mask=mask, use_itm_head=False)
+        cosines = output.itm_score[0]
         # Behind the 81 tokens of the vocabulary stand [DEC] and [ENC].
         for token, first in (("enc", 82), ("cls", None)):
             seen = ids.clone()
@@ -115,29 +115,29 @@ def test_scores_of_flava_are_those_of_transformers(flava: Path, flavas: dict[str
     from transformers import FlavaForPreTraining
 
     model = FlavaForPreTraining.from_pretrained(flava).eval()
-    made = [inputs(flava, picture, texts, 77) for picture, texts in zip(pictures, TEXTS, strict=True)]
-    told = model.flava.multimodal_model.forward
+    prepared = [inputs(flava, picture, texts, 77) for picture, texts in zip(pictures, TEXTS, strict=True)]
+    unmasked = model.flava.multimodal_model.forward
     for padding, forward in (
-        ("none", told),
+        ("none", unmasked),
         # Until 4.38 it was not told of padding.
-        ("seen", lambda states, attention_mask, **more: told(states, **more)),
+        ("seen", lambda states, attention_mask, **more: unmasked(states, **more)),
     ):
         model.flava.multimodal_model.forward = forward
         expected = []
-        for pixels, of in made:
+        for pixels, of in prepared:
             with torch.inference_mode():
-                found = model(**of, input_ids_masked=of["input_ids"], pixel_values=pixels, return_loss=False)
-            expected.append(found.itm_logits.softmax(-1)[:, 1].numpy())
-        found = scores(flavas[padding], pictures)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-        assert np.ptp(found) > 0.01
+                output = model(**of, input_ids_masked=of["input_ids"], pixel_values=pixels, return_loss=False)
+            expected.append(output.itm_logits.softmax(-1)[:, 1].numpy())
+        measured = scores(flavas[padding], pictures)
+        np.testing.assert_allclose(measured, expected, atol=1e-5)
+        assert np.ptp(measured) > 0.01
 
 
 def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens_alone(flavas, pictures, tmp_path):
     seen, none = flavas["seen"], flavas["none"]
     assert (seen.fingerprint()["padding"], none.fingerprint()["padding"]) == ("seen", "none")
     texts = [["a " * 74, "a " * 75, "a " * 90]]
-    with_padding, without = (scores(one, pictures[:1], texts)[0] for one in (seen, none))
+    with_padding, without = (scores(encoder, pictures[:1], texts)[0] for encoder in (seen, none))
     assert (with_padding == without).tolist() == [False, True, True]
     # Where a text has fewer places than 77, padding goes as far as they do.
     few = Flava(str(make_tiny_flava(tmp_path, places=20)), device="cpu")
@@ -145,18 +145,23 @@ def test_padding_that_flava_sees_moves_scores_of_texts_with_fewer_than_77_tokens
 
 
 def test_first_token_head_and_longest_text_are_in_the_fingerprint(blip: Path, blip_encoder: BlipItm):
-    made = [blip_encoder.fingerprint()] + [
+    fingerprints = [blip_encoder.fingerprint()] + [
         BlipItm(str(blip), device="cpu", **settings).fingerprint()
         for settings in ({"first_token": "cls"}, {"head": "itm"}, {"max_tokens": 20})
     ]
-    assert (made[0]["head"], made[0]["first_token"], made[0]["max_tokens"]) == ("itm+itc", "enc", 35)
-    assert len({str(one) for one in made}) == len(made)
+    assert (fingerprints[0]["head"], fingerprints[0]["first_token"], fingerprints[0]["max_tokens"]) == (
+        "itm+itc",
+        "enc",
+        35,
+    )
+    assert len({str(fingerprint) for fingerprint in fingerprints}) == len(fingerprints)
 
 
 def test_score_does_not_depend_on_the_texts_and_images_beside_it(blip_encoder, pictures):
     whole = scores(blip_encoder, pictures)
     alone = [
-        [scores(blip_encoder, [one], [[text]])[0, 0] for text in of] for one, of in zip(pictures, TEXTS, strict=True)
+        [scores(blip_encoder, [picture], [[text]])[0, 0] for text in of]
+        for picture, of in zip(pictures, TEXTS, strict=True)
     ]
     assert np.array_equal(whole, np.array(alone))
 
@@ -168,9 +173,9 @@ def test_text_is_cut_before_its_end_token(blip: Path, pictures: list[ImageHandle
 
 
 def test_image_that_cannot_be_read_costs_no_other(blip_encoder: BlipItm, pictures: list[ImageHandle]):
-    (found,) = blip_encoder.pairs([ImageHandle(b"no image"), pictures[0]], TEXTS)
-    assert list(found.scores) == [1]
-    assert "not an image" in found.failures[0]
+    (batch,) = blip_encoder.pairs([ImageHandle(b"no image"), pictures[0]], TEXTS)
+    assert list(batch.scores) == [1]
+    assert "not an image" in batch.failures[0]
 
 
 def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_named(blip, pictures, monkeypatch):
@@ -193,11 +198,11 @@ def test_what_does_not_fit_into_memory_is_halved_and_what_does_not_fit_alone_is_
 
     monkeypatch.setattr(encoder, "_image_tokens", one_image)
     monkeypatch.setattr(encoder, "_pair_scores", short)
-    (found,) = encoder.pairs(pictures, texts)
-    assert found.failures == {0: TOO_LARGE}
-    np.testing.assert_allclose(found.scores[0][[0, 1, 3]], expected[0][[0, 1, 3]], atol=1e-5)
-    assert np.isnan(found.scores[0][2])
-    np.testing.assert_allclose(found.scores[1], expected[1], atol=1e-5)
+    (batch,) = encoder.pairs(pictures, texts)
+    assert batch.failures == {0: TOO_LARGE}
+    np.testing.assert_allclose(batch.scores[0][[0, 1, 3]], expected[0][[0, 1, 3]], atol=1e-5)
+    assert np.isnan(batch.scores[0][2])
+    np.testing.assert_allclose(batch.scores[1], expected[1], atol=1e-5)
 
 
 def test_encoder_of_pairs_has_no_vectors(flava: Path):

@@ -59,9 +59,9 @@ def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyCl
     (tmp_path / "bad.npy").write_bytes(b"nothing")
     names = ("good.npy", "other.npy", "bad.npy", "missing.npy")
     batches = list(encoder.frames([VideoHandle(tmp_path / name) for name in names]))
-    (found,) = [batch.vectors[0] for batch in batches if batch.vectors]
-    assert found.dtype == np.float32
-    assert np.array_equal(found, recorded.astype(np.float32))
+    (vectors,) = [batch.vectors[0] for batch in batches if batch.vectors]
+    assert vectors.dtype == np.float32
+    assert np.array_equal(vectors, recorded.astype(np.float32))
     failures = {position: reason for batch in batches for position, reason in batch.failures.items()}
     assert sorted(failures) == [1, 2, 3]
     for position, reason in failures.items():
@@ -79,10 +79,10 @@ def test_gpu_has_nearly_the_features_of_the_cpu(dtype, transform, tiny_clip, pho
         str(tiny_clip.open_clip_folder), device="cuda", dtype=dtype, transform=transform, batch_size=5
     )
     for name, inputs in (("images", photographs), ("texts", _TEXTS)):
-        expected, found = (stacked(getattr(one, name)(inputs)).astype(np.float32) for one in (cpu, gpu))
-        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
+        expected, vectors = (stacked(getattr(encoder, name)(inputs)).astype(np.float32) for encoder in (cpu, gpu))
+        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors, axis=1)
         least = 0.9999 if (dtype, transform) == ("fp32", "exact") or name == "texts" else 0.99
-        assert ((expected * found).sum(axis=1) / norms).min() > (least if dtype == "fp32" else 0.98)
+        assert ((expected * vectors).sum(axis=1) / norms).min() > (least if dtype == "fp32" else 0.98)
 
 
 @pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")

@@ -52,7 +52,7 @@ def test_photographs_are_the_same_but_for_roundings(photographs, options):
 def test_image_is_not_turned_whatever_its_exif_data_say(orientation: int):
     _, fast = _both(size=32)
     options = ({}, {"exif": turned(orientation)})
-    plain, other = (_pixels(fast, ImageHandle(encoded(COLOURS, "JPEG", **one))) for one in options)
+    plain, other = (_pixels(fast, ImageHandle(encoded(COLOURS, "JPEG", **option))) for option in options)
     assert np.array_equal(plain, other)
 
 
@@ -202,6 +202,6 @@ def test_image_that_the_gpu_cannot_decode_costs_no_other(photographs):
     fast = FastTransform(spec, torch.device("cuda"))
     content = photographs[0].source.read_bytes()
     damaged = ImageHandle(content[:700] + b"\xff\xd9")
-    inputs, failures = fast.collate([fast.read(one) for one in (photographs[0], damaged, photographs[1])])
+    inputs, failures = fast.collate([fast.read(photograph) for photograph in (photographs[0], damaged, photographs[1])])
     assert len(inputs["pixel_values"]) + len(failures) == 3
     assert set(failures) <= {1}

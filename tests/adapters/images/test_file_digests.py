@@ -54,8 +54,8 @@ def test_images_of_three_metrics_are_hashed_once(tmp_path: Path, hashed: list[st
     handles = [ImageHandle(path) for path in paths]
 
     assert digests(handles) == expected
-    assert [one.digest() for one in handles] == expected
-    assert digests([ImageHandle(path, (0, 0, 9, 9)) for path in paths]) == [f"{one}0,0,9,9" for one in expected]
+    assert [handle.digest() for handle in handles] == expected
+    assert digests([ImageHandle(path, (0, 0, 9, 9)) for path in paths]) == [f"{digest}0,0,9,9" for digest in expected]
     assert len(hashed) == 60
 
 
@@ -98,8 +98,8 @@ def test_file_that_has_just_been_written_is_not_taken_for_settled(tmp_path: Path
     for number in range(20):
         # So quickly that the system's clock may stand still between two of them.
         path.write_bytes(b"%02d" % number)
-        found = file_digests([path])[0] if many else file_digest(path)
-        assert found == sha256(b"%02d" % number)
+        digest = file_digests([path])[0] if many else file_digest(path)
+        assert digest == sha256(b"%02d" % number)
 
 
 @pytest.mark.usefixtures("_settled")
@@ -108,9 +108,9 @@ def test_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path, monkeypa
     real = hashlib.file_digest
 
     def slow(content: Any, kind: str) -> Any:
-        found = real(content, kind)
+        digest = real(content, kind)
         path.write_bytes(b"changed")
-        return found
+        return digest
 
     monkeypatch.setattr(hashlib, "file_digest", slow)
     assert file_digests([path]) == [sha256(b"0")]

@@ -52,9 +52,9 @@ def test_pixels_of_modes_of_png_are_kept(mode: str):
 
 @pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "HSV"])
 def test_other_colours_become_rgb_as_pillow_has_them(mode: str):
-    given = Image.fromarray(np.full((5, 7, 3), 90, np.uint8)).convert(mode)
-    read = Image.open(io.BytesIO(as_png(given)))
-    assert np.array_equal(np.asarray(read), np.asarray(given.convert("RGB")))
+    image = Image.fromarray(np.full((5, 7, 3), 90, np.uint8)).convert(mode)
+    read = Image.open(io.BytesIO(as_png(image)))
+    assert np.array_equal(np.asarray(read), np.asarray(image.convert("RGB")))
 
 
 def test_arrays_of_grey_and_of_rgba_are_images():

@@ -17,8 +17,8 @@ def test_size_is_read(mode: str, options):
 
 def test_exif_data_are_seen():
     content = encoded(COLOURS, "JPEG")
-    found = plain_jpeg(encoded(COLOURS, "JPEG", exif=turned(3)))
-    assert found == PlainJpeg(60, 40, has_exif=True, unturned=content)
+    header = plain_jpeg(encoded(COLOURS, "JPEG", exif=turned(3)))
+    assert header == PlainJpeg(60, 40, has_exif=True, unturned=content)
 
 
 def test_every_segment_that_could_turn_the_image_is_left_out():

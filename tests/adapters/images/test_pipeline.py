@@ -46,7 +46,7 @@ class Numbers(ImageTransform):
         return Prepared(image)
 
     def collate(self, batch: Sequence[Prepared]) -> tuple[dict[str, Any], dict[int, str]]:
-        kept = [n for n, one in enumerate(batch) if one.pixels % 7 != 6]
+        kept = [n for n, handle in enumerate(batch) if handle.pixels % 7 != 6]
         return {"numbers": [batch[n].pixels for n in kept]}, {
             n: "not on this device" for n in range(len(batch)) if n not in kept
         }
@@ -138,7 +138,9 @@ def widths(*sizes: int) -> list[ImageHandle]:
 def seen(batches: list[ImageBatch]) -> tuple[list[int], list[bool]]:
     """Return the widths of images, and whether another process read them."""
     inputs = [batch.inputs for batch in batches if batch.positions]
-    return [int(n) for one in inputs for n in one["size"]], [bool(n) for one in inputs for n in one["elsewhere"]]
+    return [int(n) for batch in inputs for n in batch["size"]], [
+        bool(n) for batch in inputs for n in batch["elsewhere"]
+    ]
 
 
 @processes
@@ -154,14 +156,14 @@ def test_what_processes_read_is_what_threads_read(batch_size: int, photographs, 
         ImageHandle(tmp_path / "missing.jpg"),
         ImageHandle(content, (500, 500, 600, 600)),
     ]
-    here, there = (list(image_batches(handles, levels(), batch_size, 2, one)) for one in (False, True))
+    here, there = (list(image_batches(handles, levels(), batch_size, 2, processes)) for processes in (False, True))
     assert len(here) == len(there)
-    for one, other in zip(here, there, strict=True):
-        assert (one.positions, one.failures, one.remarks) == (other.positions, other.failures, other.remarks)
-        assert list(one.inputs) == list(other.inputs)
-        for name in one.inputs.keys() - {"elsewhere"}:
-            assert other.inputs[name].dtype == one.inputs[name].dtype
-            assert torch.equal(other.inputs[name], one.inputs[name])
+    for batch, other in zip(here, there, strict=True):
+        assert (batch.positions, batch.failures, batch.remarks) == (other.positions, other.failures, other.remarks)
+        assert list(batch.inputs) == list(other.inputs)
+        for name in batch.inputs.keys() - {"elsewhere"}:
+            assert other.inputs[name].dtype == batch.inputs[name].dtype
+            assert torch.equal(other.inputs[name], batch.inputs[name])
     assert seen(there)[1] == [True] * 39
 
 

@@ -134,10 +134,10 @@ def test_recorded_features_are_read_from_npy_and_pt(tmp_path: Path):
     np.save(tmp_path / "v.npy", features)
     torch.save(torch.from_numpy(features).half().requires_grad_(), tmp_path / "v.pt")
     for name in ("v.npy", "v.pt"):
-        found = read_frames(VideoHandle(tmp_path / name, (0.0, 1.0, 2.0)))
-        assert isinstance(found, np.ndarray)
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, features)
+        frames = read_frames(VideoHandle(tmp_path / name, (0.0, 1.0, 2.0)))
+        assert isinstance(frames, np.ndarray)
+        assert frames.dtype == np.float32
+        np.testing.assert_array_equal(frames, features)
 
 
 class Trap:

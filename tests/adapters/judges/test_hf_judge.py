@@ -31,9 +31,9 @@ def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers(judge: Judge, *requests: JudgeRequest) -> list[Judgement]:
-    found = ask(requests, Context(judge=judge))
-    assert all(isinstance(one, Judgement) for one in found), found
-    return [one for one in found if isinstance(one, Judgement)]
+    judgements = ask(requests, Context(judge=judge))
+    assert all(isinstance(judgement, Judgement) for judgement in judgements), judgements
+    return [judgement for judgement in judgements if isinstance(judgement, Judgement)]
 
 
 def picture(colour: str) -> ImageHandle:
@@ -84,7 +84,7 @@ def test_model_that_sees_is_shown_the_image(llava: Path):
     letters = tuple(CHARACTERS)
     requests = [JudgeRequest("Rate it:", picture(colour), 5, letters) for colour in ("red", "blue", "red")]
     requests.append(JudgeRequest("Rate it:", max_tokens=5, candidates=letters))
-    red, blue, again, none = (one.tokens[0].probabilities for one in answers(judge, *requests))
+    red, blue, again, none = (answer.tokens[0].probabilities for answer in answers(judge, *requests))
     assert red
     assert red == again
     assert red != pytest.approx(dict(blue), abs=1e-6)
@@ -94,8 +94,8 @@ def test_model_that_sees_is_shown_the_image(llava: Path):
 def test_photograph_that_is_not_turned_is_remarked(llava: Path):
     photograph = ImageHandle(encoded(Image.new("RGB", (8, 8), "red"), "JPEG", exif=turned(6)))
     asked = [JudgeRequest("Rate it:", image, 3) for image in (picture("red"), photograph)]
-    found = answers(HfJudge(str(llava)), *asked)
-    assert [one.remark for one in found] == ["", "EXIF orientation 6 not applied"]
+    judgements = answers(HfJudge(str(llava)), *asked)
+    assert [judgement.remark for judgement in judgements] == ["", "EXIF orientation 6 not applied"]
 
 
 def test_image_that_cannot_be_read_fails_its_own_request(llava: Path):
@@ -111,10 +111,10 @@ def test_memory_that_does_not_do_halves_the_batch(llama, monkeypatch, fill_memor
     expected = answers(HfJudge(str(llama), batch_size=1), *requests)
     sizes = fits(monkeypatch, LlamaForCausalLM, "generate", 2, fill_memory)
     judge = HfJudge(str(llama), batch_size=5)
-    found = answers(judge, *requests)
-    assert [one.text for one in found] == [one.text for one in expected]
-    for one, other in zip(found, expected, strict=True):
-        for token, same in zip(one.tokens, other.tokens, strict=True):
+    judgements = answers(judge, *requests)
+    assert [judgement.text for judgement in judgements] == [judgement.text for judgement in expected]
+    for judgement, other in zip(judgements, expected, strict=True):
+        for token, same in zip(judgement.tokens, other.tokens, strict=True):
             assert token.probabilities == pytest.approx(dict(same.probabilities), abs=1e-5)
     # Found out once; what comes after keeps to it.
     assert sizes == [5, 2, 2, 1, 2]
@@ -196,7 +196,7 @@ def test_drawn_answers_follow_from_seed_and_request_alone(llama: Path):
     def drawn(seed: int, prompt: str = "Write:") -> JudgeRequest:
         return JudgeRequest(prompt, max_tokens=12, decoding={"temperature": 0.7, "seed": seed})
 
-    texts = [one.text for one in answers(judge, *map(drawn, range(8)))]
+    texts = [answer.text for answer in answers(judge, *map(drawn, range(8)))]
 
     assert len(set(texts)) > 4
     assert answers(judge, drawn(3, "Write more of it:"), drawn(5))[1].text == texts[5]

@@ -50,7 +50,7 @@ def test_response_drawn_by_one_seed_goes_before_that_of_any(tmp_path: Path):
         for of in (None, image, ImageHandle(b"others"))
         for decoding in ({"seed": 0}, {"seed": 1}, {})
     ]
-    answers = [one.text for one in ask(judge, *requests).judgements.values()]
+    answers = [judgement.text for judgement in ask(judge, *requests).judgements.values()]
     assert answers == ["any", "by 1", "any", "this by 0", "this", "this", "any", "by 1", "any"]
 
 

@@ -50,19 +50,19 @@ def test_boxes_and_scores_of_owlv2_are_those_of_transformers(owlv2_folder, owlv2
     processor = transformers.Owlv2Processor.from_pretrained(owlv2_folder)
     inputs = processor(text=[PHRASES], images=picture, return_tensors="pt")
     with torch.inference_mode():
-        made = model(**inputs)
+        output = model(**inputs)
     (theirs,) = processor.image_processor.post_process_object_detection(
-        made, threshold=0.0, target_sizes=[(picture.height, picture.width)]
+        output, threshold=0.0, target_sizes=[(picture.height, picture.width)]
     )
-    found = owlv2.detect(handle, PHRASES)
+    detections = owlv2.detect(handle, PHRASES)
 
-    assert found.boxes.shape == (16, 4) and found.scores.shape == (16, 3)
-    np.testing.assert_allclose(found.boxes, theirs["boxes"], atol=1e-4)
-    np.testing.assert_allclose(found.scores.max(axis=1), theirs["scores"], atol=1e-6)
-    assert found.scores.argmax(axis=1).tolist() == theirs["labels"].tolist()
-    np.testing.assert_allclose(found.scores, made.logits[0].sigmoid(), atol=1e-6)
+    assert detections.boxes.shape == (16, 4) and detections.scores.shape == (16, 3)
+    np.testing.assert_allclose(detections.boxes, theirs["boxes"], atol=1e-4)
+    np.testing.assert_allclose(detections.scores.max(axis=1), theirs["scores"], atol=1e-6)
+    assert detections.scores.argmax(axis=1).tolist() == theirs["labels"].tolist()
+    np.testing.assert_allclose(detections.scores, output.logits[0].sigmoid(), atol=1e-6)
     # The scores of random weights differ enough for that to say something.
-    assert found.scores.std() > 1e-4 and np.ptp(found.boxes, axis=0).min() > 1
+    assert detections.scores.std() > 1e-4 and np.ptp(detections.boxes, axis=0).min() > 1
 
 
 def test_phrase_of_owlv2_has_the_same_score_whatever_else_is_asked_for(owlv2: Owlv2Detector, handle: ImageHandle):
@@ -77,7 +77,7 @@ def test_phrase_of_owlv2_has_the_same_score_whatever_else_is_asked_for(owlv2: Ow
 def test_owlv2_looks_once_at_an_image_that_several_lists_are_asked_of(owlv2, picture, handle):
     looked: list[int] = []
     tower = owlv2._model.owlv2.vision_model
-    hook = tower.register_forward_hook(lambda *given: looked.append(len(looked)))
+    hook = tower.register_forward_hook(lambda *arguments: looked.append(len(looked)))
     cut = ImageHandle(handle.source, (0, 0, 30, 30))
     try:
         first = owlv2.detect(handle, PHRASES)
@@ -102,31 +102,31 @@ def test_boxes_and_scores_of_grounding_dino_are_those_of_transformers(dino_folde
     inputs = processor(text=[PHRASES], images=picture, return_tensors="pt")
     words = processor.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
     with torch.inference_mode():
-        made = model(**inputs)
+        output = model(**inputs)
     (theirs,) = processor.post_process_grounded_object_detection(
-        made, inputs["input_ids"], threshold=0.0, text_threshold=0.0, target_sizes=[(picture.height, picture.width)]
+        output, inputs["input_ids"], threshold=0.0, text_threshold=0.0, target_sizes=[(picture.height, picture.width)]
     )
-    found = dino.detect(handle, PHRASES)
-    tokens = made.logits[0].sigmoid().numpy()
+    detections = dino.detect(handle, PHRASES)
+    tokens = output.logits[0].sigmoid().numpy()
 
     assert words == ["[CLS]", "red", "star", ".", "blue", "circle", "##s", ".", "a", "star", ".", "[SEP]"]
-    np.testing.assert_allclose(found.boxes, theirs["boxes"], atol=1e-3)
+    np.testing.assert_allclose(detections.boxes, theirs["boxes"], atol=1e-3)
     for number, own in enumerate(([1, 2], [4, 5, 6], [8, 9])):
-        np.testing.assert_allclose(found.scores[:, number], tokens[:, own].max(axis=1), atol=1e-5)
-    assert found.scores.std() > 1e-4
+        np.testing.assert_allclose(detections.scores[:, number], tokens[:, own].max(axis=1), atol=1e-5)
+    assert detections.scores.std() > 1e-4
 
 
 def test_phrases_beyond_the_tokens_of_grounding_dino_are_asked_for_in_lots(dino, handle):
     # 24 tokens, of which [CLS] and [SEP] are two: seven phrases of two words and a dot.
     phrases = ["red star"] * 7 + ["blue circle"] * 2
-    found = dino.detect(handle, phrases)
+    detections = dino.detect(handle, phrases)
     first, second = dino.detect(handle, phrases[:7]), dino.detect(handle, phrases[7:])
 
-    np.testing.assert_allclose(found.boxes, np.vstack([first.boxes, second.boxes]), atol=1e-3)
+    np.testing.assert_allclose(detections.boxes, np.vstack([first.boxes, second.boxes]), atol=1e-3)
     count = len(first.boxes)
-    np.testing.assert_allclose(found.scores[:count, :7], first.scores, atol=1e-5)
-    np.testing.assert_allclose(found.scores[count:, 7:], second.scores, atol=1e-5)
-    assert (found.scores[:count, 7:] == 0).all() and (found.scores[count:, :7] == 0).all()
+    np.testing.assert_allclose(detections.scores[:count, :7], first.scores, atol=1e-5)
+    np.testing.assert_allclose(detections.scores[count:, 7:], second.scores, atol=1e-5)
+    assert (detections.scores[:count, 7:] == 0).all() and (detections.scores[count:, :7] == 0).all()
     # One that is too long by itself is cut; one of dots alone has nothing to be found.
     assert dino.detect(handle, ["star " * 50]).scores.shape[1] == 1
     assert (dino.detect(handle, ["...", "star"]).scores[:, 0] == 0).all()
@@ -142,8 +142,8 @@ def test_dot_in_a_phrase_does_not_end_it(dino: GroundingDinoDetector, handle: Im
 def test_no_phrases_have_no_boxes_and_what_cannot_be_read_is_named(name: str, request, handle: ImageHandle):
     detector: HfDetector = request.getfixturevalue(name)
 
-    found = detector.detect(handle, [])
-    assert (found.boxes.shape, found.scores.shape) == ((0, 4), (0, 0))
+    detections = detector.detect(handle, [])
+    assert (detections.boxes.shape, detections.scores.shape) == ((0, 4), (0, 0))
     with pytest.raises(UnreadableImage, match="known format"):
         detector.detect(ImageHandle(b"no image"), PHRASES)
     with pytest.raises(UnreadableImage, match="known format"):

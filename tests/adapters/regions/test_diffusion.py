@@ -39,18 +39,18 @@ def test_images_are_those_of_diffusers(folder: Path):
 
     pipeline = diffusers.StableDiffusionPipeline.from_pretrained(folder)
     pipeline.set_progress_bar_config(disable=True)
-    for given in ({}, {"guidance": 1.5}):
+    for settings in ({}, {"guidance": 1.5}):
         theirs = [
             np.asarray(
                 pipeline(
                     text, num_inference_steps=2, width=16, height=16, generator=torch.Generator().manual_seed(7),
-                    **{f"{key}_scale": value for key, value in given.items()},
+                    **{f"{key}_scale": value for key, value in settings.items()},
                 ).images[0]
             )
             for text in TEXTS
         ]  # fmt: skip
-        ours = [pixels(one) for one in painter(folder, **given).paint(TEXTS, seed=7)]
-        assert all((one == other).all() for one, other in zip(ours, theirs, strict=True))
+        ours = [pixels(image) for image in painter(folder, **settings).paint(TEXTS, seed=7)]
+        assert all((image == other).all() for image, other in zip(ours, theirs, strict=True))
         assert ours[0].shape == (16, 16, 3)
 
 
@@ -61,7 +61,7 @@ def test_text_and_seed_have_one_image_whatever_is_painted_beside_it(folder: Path
     # A bar an image would be noise beside the maker's own.
     assert "%|" not in capfd.readouterr().err
     assert first.source == again.source
-    assert [one.source for one in painter(folder).paint(TEXTS[::-1], seed=3)] == [second.source, first.source]
+    assert [image.source for image in painter(folder).paint(TEXTS[::-1], seed=3)] == [second.source, first.source]
     assert first.source != second.source
     assert model.paint(TEXTS[:1], seed=4)[0].source != first.source
     assert model.paint([], seed=3) == []

@@ -45,25 +45,25 @@ def directly(folder: Path, picture: Image.Image, points: np.ndarray) -> list[tup
     is_first = transformers.AutoConfig.from_pretrained(folder).model_type == "sam"
     model = (transformers.SamModel if is_first else transformers.Sam2Model).from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    found = []
+    masks = []
     for point in points.tolist():
         inputs = processor(images=picture, input_points=[[[point]]], input_labels=[[[1]]], return_tensors="pt")
         sizes = [inputs.pop("original_sizes")]
         if is_first:
             sizes.append(inputs.pop("reshaped_input_sizes"))
         with torch.inference_mode():
-            made = model(**inputs, multimask_output=True)
-        logits = processor.post_process_masks(made.pred_masks, *sizes, binarize=False)[0][0]
-        for one, iou in zip(logits, made.iou_scores.flatten().tolist(), strict=True):
-            found.append((one.numpy(), iou))
-    return found
+            output = model(**inputs, multimask_output=True)
+        logits = processor.post_process_masks(output.pred_masks, *sizes, binarize=False)[0][0]
+        for logit, iou in zip(logits, output.iou_scores.flatten().tolist(), strict=True):
+            masks.append((logit.numpy(), iou))
+    return masks
 
 
-def plain_kept(found: list[tuple[np.ndarray, float, float]], most: float) -> list[tuple[np.ndarray, float, float]]:
+def plain_kept(masks: list[tuple[np.ndarray, float, float]], most: float) -> list[tuple[np.ndarray, float, float]]:
     """Those that no surer one overlaps, by boxes whose edges are pixels of the mask."""
     kept: list = []
-    for one in sorted(found, key=lambda one: -one[1]):
-        ys, xs = np.nonzero(one[0])
+    for candidate in sorted(masks, key=lambda mask: -mask[1]):
+        ys, xs = np.nonzero(candidate[0])
         box = xs.min(), ys.min(), xs.max(), ys.max()
         for _, (a, b, c, d) in kept:
             shared = max(min(box[2], c) - max(box[0], a), 0) * max(min(box[3], d) - max(box[1], b), 0)
@@ -71,29 +71,29 @@ def plain_kept(found: list[tuple[np.ndarray, float, float]], most: float) -> lis
             if union and shared / union > most:
                 break
         else:
-            kept.append((one, box))
-    return [one for one, _ in kept]
+            kept.append((candidate, box))
+    return [candidate for candidate, _ in kept]
 
 
 @pytest.mark.parametrize("model", ["sam", pytest.param("sam2", marks=pytest.mark.costly)])
 def test_masks_are_those_of_transformers(model: str, request, picture: Image.Image, handle: ImageHandle):
     folder = request.getfixturevalue(model)
     points = np.array([[(x + 0.5) * 30, (y + 0.5) * 20] for y in range(3) for x in range(3)])
-    made = [one for one in directly(folder, picture, points) if (one[0] > 0).any()]
-    offset = 0.2 * float(np.median([np.abs(logits) for logits, _ in made]))
-    found = [(one > 0, iou, (one > offset).sum() / (one > -offset).sum()) for one, iou in made]
+    predicted = [mask for mask in directly(folder, picture, points) if (mask[0] > 0).any()]
+    offset = 0.2 * float(np.median([np.abs(logits) for logits, _ in predicted]))
+    masks = [(logits > 0, iou, (logits > offset).sum() / (logits > -offset).sum()) for logits, iou in predicted]
     # Such that some pass and some do not.
-    sure, stable = (float(np.quantile([one[n] for one in found], 0.3)) - 1e-4 for n in (1, 2))
-    passing = [one for one in found if one[1] > sure and one[2] >= stable]
+    sure, stable = (float(np.quantile([mask[n] for mask in masks], 0.3)) - 1e-4 for n in (1, 2))
+    passing = [mask for mask in masks if mask[1] > sure and mask[2] >= stable]
 
-    assert 3 < len(passing) < len(found)
-    for most, given in ((1.0, {"points": points}), (1.0, {"grid": 3}), (0.97, {"points": points})):
+    assert 3 < len(passing) < len(masks)
+    for most, settings in ((1.0, {"points": points}), (1.0, {"grid": 3}), (0.97, {"points": points})):
         expected = plain_kept(passing, most)
         segmenter = SamSegmenter(
             str(folder), pred_iou=sure, stability=stable, stability_offset=offset, box_nms=most, points_per_batch=4,
             device="cpu",
         )  # fmt: skip
-        ours = segmenter.masks(handle, **given)
+        ours = segmenter.masks(handle, **settings)
         assert len(ours) == len(expected)
         assert (len(ours) < len(passing)) is (most < 1)
         for region, (mask, iou, stability) in zip(ours, expected, strict=True):
@@ -110,19 +110,19 @@ def test_crops_are_looked_at_with_fewer_points(sam: Path, picture: Image.Image, 
     whole = SamSegmenter(str(sam), **LOOSE, points_per_side=4)
     crops = SamSegmenter(str(sam), **LOOSE, points_per_side=4, crop_layers=1, crop_points_downscale=2, crop_nms=1.0)
 
-    found = crops.masks(handle)
+    regions = crops.masks(handle)
     # What is found in a crop, and does not end at its edges, is found in the whole, where the crop is.
     window = crop_windows(picture.size, 1, 512 / 1500)[1][1]
     left, top, right, bottom = window
     of_crop = whole.masks(ImageHandle(encoded(picture.crop(window))), grid=2)
-    ours = {one.mask.unpacked().tobytes() for one in found}
-    for one in of_crop:
+    ours = {region.mask.unpacked().tobytes() for region in regions}
+    for region in of_crop:
         placed = np.zeros((60, 90), bool)
-        placed[top:bottom, left:right] = one.mask.unpacked()
-        is_cut = one.box[2] - 1 >= right - left - 20 or one.box[3] - 1 >= bottom - top - 20
+        placed[top:bottom, left:right] = region.mask.unpacked()
+        is_cut = region.box[2] - 1 >= right - left - 20 or region.box[3] - 1 >= bottom - top - 20
         assert (placed.tobytes() in ours) is not is_cut
-    assert len(found) <= len(whole.masks(handle)) + 4 * 4 * 3
-    assert all(one.mask.shape == (60, 90) for one in found)
+    assert len(regions) <= len(whole.masks(handle)) + 4 * 4 * 3
+    assert all(region.mask.shape == (60, 90) for region in regions)
     # Points that are given are of the whole image.
     at = np.array([[45.0, 30.0]])
     assert len(crops.masks(handle, points=at)) == len(whole.masks(handle, points=at))
@@ -140,10 +140,10 @@ def test_small_holes_and_islands_go_and_no_mask_is_lost(sam: Path, handle: Image
     rough = SamSegmenter(str(sam), **LOOSE, points_per_side=3).masks(handle)
     clean = SamSegmenter(str(sam), **LOOSE, crop_nms=1.0, points_per_side=3, min_region=30).masks(handle)
 
-    assert {one.mask.unpacked().tobytes() for one in clean} >= {
-        without_small(one.mask.unpacked(), 30).tobytes() for one in rough
+    assert {region.mask.unpacked().tobytes() for region in clean} >= {
+        without_small(region.mask.unpacked(), 30).tobytes() for region in rough
     }
-    assert any((one.mask.unpacked() != without_small(one.mask.unpacked(), 30)).any() for one in rough)
+    assert any((region.mask.unpacked() != without_small(region.mask.unpacked(), 30)).any() for region in rough)
 
 
 def test_no_points_are_no_masks_and_what_cannot_be_read_is_named(sam: Path, handle: ImageHandle):
@@ -212,7 +212,7 @@ def test_weight_that_is_missing_is_named(sam: Path, tmp_path: Path):
 
 def test_holes_are_filled_and_islands_go_but_the_largest_stays():
     rows = ["#####...", "#...#.#.", "#.#.#..#", "#...#...", "#####.#."]
-    mask = np.array([[one == "#" for one in row] for row in rows])
+    mask = np.array([[char == "#" for char in row] for row in rows])
     # The hole has 8 pixels around an island of one; at the right are islands of two, corner to corner, and of one.
     assert (without_small(mask, 1) == mask).all()
     assert without_small(mask, 2).sum() == 16 + 2
@@ -221,6 +221,6 @@ def test_holes_are_filled_and_islands_go_but_the_largest_stays():
     # What is smaller than the least altogether is a hole, or the largest island.
     for value in (True, False):
         assert (without_small(np.full((4, 5), value), 3) == value).all()
-    one = np.zeros((4, 5), bool)
-    one[1, 1] = True
-    assert without_small(one, 3).sum() == 1
+    pixels = np.zeros((4, 5), bool)
+    pixels[1, 1] = True
+    assert without_small(pixels, 3).sum() == 1

@@ -80,10 +80,10 @@ def test_crop_has_the_masks_and_boxes_of_its_window():
     assert circle.mask.unpacked()[top:bottom, left:right].sum() == circle.mask.size > 0
     assert right == 80
     # The star alone, and nothing of the background around it.
-    found = DETECTOR.detect(ImageHandle(PICTURE.source, (13, 13, 57, 57)), ["star", "circle"])
-    best = found.boxes[found.scores[:, 0].argmax()]
+    detections = DETECTOR.detect(ImageHandle(PICTURE.source, (13, 13, 57, 57)), ["star", "circle"])
+    best = detections.boxes[detections.scores[:, 0].argmax()]
     assert best.tolist() == [0, 0, 44, 44]
-    assert found.scores[:, 1].max() < 0.01
+    assert detections.scores[:, 1].max() < 0.01
 
 
 def test_file_is_recognised_by_its_name_and_pixels(tmp_path: Path):
@@ -93,7 +93,7 @@ def test_file_is_recognised_by_its_name_and_pixels(tmp_path: Path):
     large = tmp_path / "17.png"
     draw(sample_scene(17, least=3), 256).save(large)
 
-    assert [np.array_equal(one.mask.unpacked(), mask_of(thing, 128)) for one, thing in zip(
+    assert [np.array_equal(region.mask.unpacked(), mask_of(thing, 128)) for region, thing in zip(
         SEGMENTER.masks(ImageHandle(path)), scene.things, strict=True)]  # fmt: skip
     assert SEGMENTER.masks(ImageHandle(large))[0].mask.shape == (256, 256)
 
@@ -114,23 +114,23 @@ def test_file_is_recognised_by_its_name_and_pixels(tmp_path: Path):
     ("phrase", "thing"), [("stars", STAR), ("a large striped red star", STAR), ("the Blue Circle", CIRCLE)]
 )
 def test_phrase_scores_high_in_the_box_of_its_thing_and_low_elsewhere(phrase: str, thing: Thing):
-    found = DETECTOR.detect(PICTURE, [phrase])
-    scores = found.scores[:, 0]
+    detections = DETECTOR.detect(PICTURE, [phrase])
+    scores = detections.scores[:, 0]
 
     # Its box, and the fellow of that.
     assert (scores > 0.4).sum() == 2
-    assert found.boxes[scores.argmax()].tolist() == list(pixel_box(thing, 128))
+    assert detections.boxes[scores.argmax()].tolist() == list(pixel_box(thing, 128))
     assert np.sort(scores)[:-2].max() <= 0.005
 
 
 @pytest.mark.parametrize("phrase", ["wall", "brick wall"])
 def test_background_has_a_box_in_which_nothing_stands(phrase: str):
-    found = DETECTOR.detect(PICTURE, [phrase])
-    left, top, right, bottom = found.boxes[found.scores[:, 0].argmax()].astype(int)
+    detections = DETECTOR.detect(PICTURE, [phrase])
+    left, top, right, bottom = detections.boxes[detections.scores[:, 0].argmax()].astype(int)
 
     assert not (mask_of(STAR, 128) | mask_of(CIRCLE, 128))[top:bottom, left:right].any()
     assert (right - left) * (bottom - top) > 0.1 * 128 * 128
-    assert found.scores.max() > 0.6
+    assert detections.scores.max() > 0.6
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_phrase_scores_above_a_whole_caption_and_an_invention_below_a_hundredth(
 
 
 def test_without_phrases_there_are_no_boxes():
-    found = DETECTOR.detect(PICTURE, [])
+    detections = DETECTOR.detect(PICTURE, [])
 
-    assert (found.boxes.shape, found.scores.shape) == ((0, 4), (0, 0))
+    assert (detections.boxes.shape, detections.scores.shape) == ((0, 4), (0, 0))
 
 
 def test_painter_draws_the_scene_that_a_caption_describes():

@@ -68,7 +68,7 @@ def request(number: int, **more: Any) -> CaptionRequest:
 def test_every_request_is_answered_once_in_one_of_four_ways():
     pieces = list(answers(Model(), (request(n) for n in range(300)), NoCache(), total=300))
 
-    positions = [at for one in pieces for at in (*one.captions, *one.failures, *one.unseen, *one.absent)]
+    positions = [at for piece in pieces for at in (*piece.captions, *piece.failures, *piece.unseen, *piece.absent)]
     assert sorted(positions) == list(range(300))
     whole = merged(pieces)
     by_way = {way: [n for n in range(300) if Model.way(str(n)) == way] for way in
@@ -101,20 +101,20 @@ def test_batches_are_those_of_one_question_for_all(count: int, own: int, of_the_
 def test_what_the_store_knows_is_not_asked_for(tmp_path: Path, lost):
     requests = [request(n) for n in range(400)]
     with Store(tmp_path / "store.sqlite") as store:
-        known = [one for n, one in enumerate(requests) if not lost(n)]
+        known = [request for n, request in enumerate(requests) if not lost(n)]
         first = merged(answers(Model(), known, store))
-        told: list[tuple[int, int]] = []
+        reported: list[tuple[int, int]] = []
         model = Model()
-        whole = merged(answers(model, iter(requests), store, 8, lambda *done: told.append(done), 400))
+        whole = merged(answers(model, iter(requests), store, 8, lambda *done: reported.append(done), 400))
 
-    written = {known[at].id: one for at, one in first.captions.items()}
-    asked = [one.id for one in requests if one.id not in written]
+    written = {known[at].id: caption for at, caption in first.captions.items()}
+    asked = [request.id for request in requests if request.id not in written]
     assert model.batches == [asked[start : start + 8] for start in range(0, len(asked), 8)]
-    assert {requests[at].id: one for at, one in whole.captions.items()} == {
-        one.id: caption(one.id) for one in requests if Model.way(one.id) in ("caption", "second try")
+    assert {requests[at].id: caption for at, caption in whole.captions.items()} == {
+        request.id: caption(request.id) for request in requests if Model.way(request.id) in ("caption", "second try")
     }
-    assert told == sorted(told)
-    assert told[-1] == (len(whole.captions), 400)
+    assert reported == sorted(reported)
+    assert reported[-1] == (len(whole.captions), 400)
 
 
 def test_keys_of_older_stores_are_known(tmp_path: Path):
@@ -137,10 +137,10 @@ def test_keys_of_older_stores_are_known(tmp_path: Path):
     with Store(tmp_path / "store.sqlite") as store:
         store.put(Model().fingerprint(), dict.fromkeys(keys, asdict(Caption("known"))))
         model = Model()
-        found = merged(answers(model, requests, store))
+        captioned = merged(answers(model, requests, store))
 
     assert model.batches == []
-    assert found.captions == dict.fromkeys(range(4), Caption("known"))
+    assert captioned.captions == dict.fromkeys(range(4), Caption("known"))
 
 
 def test_captions_that_are_not_worth_keeping_are_neither_looked_up_nor_kept_nor_hashed(tmp_path: Path):

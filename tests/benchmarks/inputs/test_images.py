@@ -49,7 +49,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "place"),
     [
         ("a.jpg", "first/a.jpg"),
         ("b.jpg", "second/b.jpg"),
@@ -58,9 +58,9 @@ def data(tmp_path: Path) -> Path:
         ("nowhere.jpg", "first/nowhere.jpg"),
     ],
 )
-def test_image_is_looked_for_in_the_folders_in_their_order(data: Path, name: str, found: str):
+def test_image_is_looked_for_in_the_folders_in_their_order(data: Path, name: str, place: str):
     finder = finder_of(make_task(image_folder=["first", "second"]), data)
-    assert finder(name) == ImageHandle(data / found)
+    assert finder(name) == ImageHandle(data / place)
 
 
 def test_folders_lie_beside_a_data_file_that_was_named(data: Path):
@@ -141,8 +141,8 @@ def test_missing_folders_are_told_before_work_starts(data: Path):
     ],
 )
 def test_span_is_checked(span: Any, fault: str | None):
-    found = view_fault(make_task(doc_to_span="span"), {"doc_to_span": span})
-    assert found is None if fault is None else found is not None and fault in found
+    message = view_fault(make_task(doc_to_span="span"), {"doc_to_span": span})
+    assert message is None if fault is None else message is not None and fault in message
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_span_is_checked(span: Any, fault: str | None):
     ],
 )
 def test_boxes_are_checked(boxes: Any, fault: str | None):
-    found = boxes_fault(boxes)
-    assert found is None if fault is None else found is not None and fault in found
+    message = boxes_fault(boxes)
+    assert message is None if fault is None else message is not None and fault in message
 
 
 def test_image_that_nobody_looks_at_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -202,6 +202,6 @@ def test_image_that_nobody_looks_at_is_not_looked_for(tmp_path: Path, monkeypatc
 def test_many_names_are_not_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(images, "_NAMES_AT_HAND", 3)
     finder = finder_of(make_task(image_folder="images"), tmp_path)
-    found = [finder(f"{number}.jpg") for number in (0, 0, 1, 2, 3, 4, 0)]
-    assert found == [ImageHandle(tmp_path / f"images/{number}.jpg") for number in (0, 0, 1, 2, 3, 4, 0)]
+    handles = [finder(f"{number}.jpg") for number in (0, 0, 1, 2, 3, 4, 0)]
+    assert handles == [ImageHandle(tmp_path / f"images/{number}.jpg") for number in (0, 0, 1, 2, 3, 4, 0)]
     assert len(finder._of_text) <= 3

@@ -66,8 +66,8 @@ def test_references_are_a_list_however_a_file_holds_them(value: Any, references:
     ],
 )  # fmt: skip
 def test_list_in_a_text_that_cannot_be_read_is_no_reference(text: str):
-    found = references_fault(references_of(text))
-    assert found == "reference 1 is a list in a text, and neither JSON nor Python's"
+    fault = references_fault(references_of(text))
+    assert fault == "reference 1 is a list in a text, and neither JSON nor Python's"
 
 
 def row(identity: str, image: str = "x", candidate: str = "a dog", weight: int = 1, *references: str) -> CaptionRow:

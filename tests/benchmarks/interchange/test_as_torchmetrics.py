@@ -112,7 +112,7 @@ def test_metric_moves_with_the_module_that_holds_it():
     assert ours.compute().device.type == "meta"
 
 
-def tell(rank: int, store: Path, told: Connection) -> None:
+def tell(rank: int, store: Path, pipe: Connection) -> None:
     from torch import distributed
 
     torch.set_num_threads(1)
@@ -120,7 +120,7 @@ def tell(rank: int, store: Path, told: Connection) -> None:
     ours = capbench.as_torchmetrics("cider")
     mine = slice(0, 2) if rank == 0 else slice(2, 5)
     of_batch = ours(CAPTIONS[mine], REFERENCES[mine])
-    told.send((of_batch.item(), ours.compute().item()))
+    pipe.send((of_batch.item(), ours.compute().item()))
     distributed.destroy_process_group()
 
 
@@ -130,11 +130,11 @@ def test_processes_that_work_together_have_the_value_of_all(tmp_path: Path):
     workers = [
         forked.Process(target=tell, args=(rank, tmp_path / "store", there)) for rank, (_, there) in enumerate(pipes)
     ]
-    for one in workers:
-        one.start()
+    for worker in workers:
+        worker.start()
     (first, both), (second, again) = (here.recv() for here, _ in pipes)
-    for one in workers:
-        one.join()
+    for worker in workers:
+        worker.join()
     whole = capbench.score(predictions=CAPTIONS, references=REFERENCES, metrics="cider").system["cider"]
     assert both == again == whole
     assert whole not in (first, second)

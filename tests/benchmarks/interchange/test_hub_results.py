@@ -42,9 +42,9 @@ def runs(tmp_path: Path) -> list[TaskRun]:
         evaluate(tasks=tasks, metrics=metrics, include_path=[tmp_path], output_path=tmp_path / "runs", resamples=0)
     files, missing = find_records([tmp_path / "runs"])
     assert missing == []
-    found, bad = read_task_runs(files)
-    assert (len(found), bad) == (3, [])
-    return found
+    task_runs, bad = read_task_runs(files)
+    assert (len(task_runs), bad) == (3, [])
+    return task_runs
 
 
 @dataclass

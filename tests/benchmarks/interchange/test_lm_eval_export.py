@@ -84,8 +84,8 @@ class Exporter:
         self.told: list[str] = []
 
     def __call__(self, *names: str, locations: DataLocations | None = None, **options: Any) -> list[Path]:
-        given = {"locations": locations or DataLocations(), "tell": self.told.append}
-        return write_tasks(plan_export(names, self.index, **given, **options), self.folder)
+        arguments = {"locations": locations or DataLocations(), "tell": self.told.append}
+        return write_tasks(plan_export(names, self.index, **arguments, **options), self.folder)
 
     def read(self, name: str, **options: Any) -> dict[str, Any]:
         (path,) = self(name, **options)
@@ -110,8 +110,8 @@ def test_task_file_shows_protocol_metrics_and_what_was_left_out(exporter: Export
     config = exporter.read("rated")
     assert config["task"] == "capbench_rated"
     assert config["task_alias"] == "Rated: captions"
-    assert [one["metric"] for one in config["metric_list"]] == ["rouge_l.kendall_b", "cider.kendall_b"]
-    assert all(one["higher_is_better"] is True for one in config["metric_list"])
+    assert [metric["metric"] for metric in config["metric_list"]] == ["rouge_l.kendall_b", "cider.kendall_b"]
+    assert all(metric["higher_is_better"] is True for metric in config["metric_list"])
     assert config["metadata"]["version"] == 1.5
     choices = config["metadata"]["capbench"]
     assert choices["protocol"]["raters"] == "flatten"
@@ -125,7 +125,7 @@ def test_task_file_shows_protocol_metrics_and_what_was_left_out(exporter: Export
 
 def test_categories_of_captions_are_known_before_they_are_written(exporter: Exporter, tasks: Path):
     (tasks / "written.yaml").write_text(json.dumps(WRITTEN | {"doc_to_category": "kind"}))
-    assert [one["metric"] for one in exporter.read("written")["metric_list"]] == [
+    assert [metric["metric"] for metric in exporter.read("written")["metric_list"]] == [
         "length.mean.far; wide",
         "length.mean.near",
         "length",
@@ -142,7 +142,7 @@ def test_categories_of_captions_are_known_before_they_are_written(exporter: Expo
 def test_without_data_the_mean_of_categories_is_exported(exporter: Exporter, tasks: Path):
     (tasks / "rows.jsonl").unlink()
     config = exporter.read("pairs")
-    assert [one["metric"] for one in config["metric_list"]] == ["length.accuracy"]
+    assert [metric["metric"] for metric in config["metric_list"]] == ["length.accuracy"]
     assert "only the mean over categories is exported" in exporter.told[0]
 
 

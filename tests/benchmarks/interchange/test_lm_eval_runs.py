@@ -173,17 +173,17 @@ def assert_same(theirs: dict[str, Any], run: capbench.Run, task: str) -> None:
     """Hold the results of lm-eval against those of bench, all of them."""
     ours = {key: result.value for key, result in run[task].record.results.items()}
     ours = {key: value for key, value in ours.items() if isinstance(value, float)}
-    found = {key.removesuffix(",none"): value for key, value in theirs.items() if key.endswith(",none")}
-    assert {key: value for key, value in found.items() if key.endswith("_stderr")} == dict.fromkeys(
-        (f"{key}_stderr" for key in found if not key.endswith("_stderr")), "N/A"
+    measured = {key.removesuffix(",none"): value for key, value in theirs.items() if key.endswith(",none")}
+    assert {key: value for key, value in measured.items() if key.endswith("_stderr")} == dict.fromkeys(
+        (f"{key}_stderr" for key in measured if not key.endswith("_stderr")), "N/A"
     )
-    values = {key: value for key, value in found.items() if isinstance(value, float) and value == value}
+    values = {key: value for key, value in measured.items() if isinstance(value, float) and value == value}
     assert values == pytest.approx({key.replace(",", ";"): value for key, value in ours.items()}, abs=1e-12, rel=0)
 
 
 def captions_of(samples: Sequence[dict[str, Any]], file: Path) -> str:
     """Write what lm-eval's log says the model wrote as a file of captions; return the model that serves them."""
-    rows = [{"id": one["doc"]["id"], "caption": one["resps"][0][0]} for one in samples if one["doc"]["id"]]
+    rows = [{"id": sample["doc"]["id"], "caption": sample["resps"][0][0]} for sample in samples if sample["doc"]["id"]]
     file.write_text("\n".join(map(json.dumps, rows)))
     return f"captions:{file}"
 
@@ -213,7 +213,7 @@ def test_language_model_of_lm_eval_and_a_limit(tasks: Path, lm_eval: LmEval, tmp
         text_only=True,
         metrics=metrics,
     )
-    assert len({one["resps"][0][0] for one in samples["written"]}) > 1
+    assert len({sample["resps"][0][0] for sample in samples["written"]}) > 1
     for name in names:
         served = None if name == "rated" else captions_of(samples[name], tmp_path / f"{name}.jsonl")
         run = capbench.evaluate(served, [name], include_path=[tasks], metrics=metrics, limit=7, resamples=0)
@@ -229,11 +229,11 @@ def test_model_with_images_of_lm_eval_is_shown_them(tasks: Path, lm_eval: LmEval
         [tasks],
         *("--model", "hf-multimodal", "--model_args", model_args, "--device", "cpu", "--apply_chat_template"),
     )
-    told = {one["doc"]["id"]: one["resps"][0][0] for one in samples["written"]}
-    assert len(told) == 8
-    assert all("<image>\nDescribe" in one["arguments"]["gen_args_0"]["arg_0"] for one in samples["written"][:1])
+    captions = {sample["doc"]["id"]: sample["resps"][0][0] for sample in samples["written"]}
+    assert len(captions) == 8
+    assert all("<image>\nDescribe" in sample["arguments"]["gen_args_0"]["arg_0"] for sample in samples["written"][:1])
     # The image of w3 is not there: its caption is of nothing.
-    samples["written"] = [one for one in samples["written"] if one["doc"]["id"] != "w3"]
+    samples["written"] = [sample for sample in samples["written"] if sample["doc"]["id"] != "w3"]
     served = captions_of(samples["written"], tmp_path / "written.jsonl")
     run = capbench.evaluate(served, ["written"], include_path=[tasks], resamples=0, subset=True)
     assert_same(results["written"], run, "written")

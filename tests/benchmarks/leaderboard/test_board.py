@@ -39,19 +39,21 @@ def values(table: TaskTable) -> dict[tuple[str, str], list[float | None]]:
 
 
 def cell(table: TaskTable, name: str, column: str) -> Cell:
-    place = [one.key for one in table.columns].index(column)
-    found = next(row for row in table.rows if row.name == name).cells[place]
-    assert found is not None
-    return found
+    place = [column.key for column in table.columns].index(column)
+    entry = next(row for row in table.rows if row.name == name).cells[place]
+    assert entry is not None
+    return entry
 
 
-def marks_of(made: Board) -> dict[str, tuple[str, ...]]:
-    return {run.key: run.marks for run in made.runs}
+def marks_of(board: Board) -> dict[str, tuple[str, ...]]:
+    return {run.key: run.marks for run in board.runs}
 
 
 def judged(**changes: Any) -> Callable[..., dict[str, Any]]:
     """Return what makes a record of values by metric of one statistic."""
-    return lambda **values: make_record(values={f"{name}.kendall_b": one for name, one in values.items()}, **changes)
+    return lambda **values: make_record(
+        values={f"{name}.kendall_b": value for name, value in values.items()}, **changes
+    )
 
 
 def captioning(model: str, **values: float) -> dict[str, Any]:
@@ -69,10 +71,10 @@ OTHER = ("other data than most rows",)
 
 
 def test_rows_of_a_task_that_judges_metrics_are_metrics_best_first():
-    made = board(make_record(values={"bleu_1.kendall_b": 0.3, "bleu_1.kendall_c": 0.5, "cider.kendall_b": 0.4}))
-    (table,) = made.tables
+    leaderboard = board(make_record(values={"bleu_1.kendall_b": 0.3, "bleu_1.kendall_c": 0.5, "cider.kendall_b": 0.4}))
+    (table,) = leaderboard.tables
     assert table.subject == "metric"
-    assert [(one.key, one.label, one.scale, one.decimals) for one in table.columns] == [
+    assert [(column.key, column.label, column.scale, column.decimals) for column in table.columns] == [
         ("kendall_b", "τ-b", 100, 2),
         ("kendall_c", "τ-c", 100, 2),
     ]
@@ -82,15 +84,15 @@ def test_rows_of_a_task_that_judges_metrics_are_metrics_best_first():
 
 
 def test_of_two_runs_of_a_row_the_newest_with_the_most_documents_counts():
-    one = {"cider.kendall_b": 0.1}
-    made = board(
-        make_record(values=one, date=1.0),
+    scores = {"cider.kendall_b": 0.1}
+    leaderboard = board(
+        make_record(values=scores, date=1.0),
         make_record(values={"cider.kendall_b": 0.2}, date=2.0),
         make_record(values={"cider.kendall_b": 0.3}, date=3.0, effective=50),
         make_record(values={"cider.kendall_b": 0.4}, date=4.0, limit=10, effective=200),
     )
-    assert values(made.tables[0]) == {("CIDEr", ""): [0.2]}
-    assert marks_of(made) == {
+    assert values(leaderboard.tables[0]) == {("CIDEr", ""): [0.2]}
+    assert marks_of(leaderboard) == {
         "run-0": ("superseded by run-1",),
         "run-1": (),
         "run-2": ("superseded by run-1",),
@@ -100,26 +102,26 @@ def test_of_two_runs_of_a_row_the_newest_with_the_most_documents_counts():
 
 def test_equal_values_share_a_rank_and_lower_can_be_better():
     records = [captioning(model, rep_1=value) for model, value in (("a", 0.3), ("b", 0.1), ("c", 0.1), ("d", 0.2))]
-    for one in records:
-        one["higher_is_better"] = {"tasty": {"rep_1": False}}
+    for record in records:
+        record["higher_is_better"] = {"tasty": {"rep_1": False}}
     assert list(standing(*records).items()) == [("b", (1, ())), ("c", (1, ())), ("d", (3, ())), ("a", (4, ()))]
 
 
 def test_count_of_words_is_no_percentage_and_ranks_nobody():
-    made = board(
+    leaderboard = board(
         *(
             captioning(model, length=words, cider=cider)
             for model, words, cider in (("a", 33.0, 0.1), ("b", 10.0, 0.3), ("c", 20.0, 0.2))
         )
     )
-    (table,) = made.tables
+    (table,) = leaderboard.tables
     length, cider = table.columns
     assert (length.scale, length.higher_is_better, length.lower_is_better) == (1.0, None, False)
     # The task is ranked by the first metric that ranks.
     assert main_column("model", table.columns) is cider
-    found = [(row.name, *(one.rank for one in row.cells if one)) for row in table.rows]
-    assert found == [("b", None, 1), ("c", None, 2), ("a", None, 3)]
-    shown = readme(made)["README.md"].decode()
+    ranks = [(row.name, *(cell.rank for cell in row.cells if cell)) for row in table.rows]
+    assert ranks == [("b", None, 1), ("c", None, 2), ("a", None, 3)]
+    shown = readme(leaderboard)["README.md"].decode()
     assert "| 33.00<br>" in shown and "**33.00" not in shown
     alone = standing(captioning("two", length=2.0), captioning("three", length=3.0))
     assert list(alone.items()) == [("three", (None, ())), ("two", (None, ()))]
@@ -128,13 +130,13 @@ def test_count_of_words_is_no_percentage_and_ranks_nobody():
 def test_runs_of_another_choice_of_the_protocol_have_no_rank():
     other = judged()(bleu_1=0.5)
     other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"
-    found = standing(judged()(cider=0.4), judged()(meteor=0.3), other)
-    assert found == {"CIDEr": (1, ()), "METEOR": (2, ()), "BLEU-1": (None, OTHER)}
+    ranks = standing(judged()(cider=0.4), judged()(meteor=0.3), other)
+    assert ranks == {"CIDEr": (1, ()), "METEOR": (2, ()), "BLEU-1": (None, OTHER)}
 
 
 def test_runs_of_a_part_of_the_data_and_of_other_data_have_no_rank():
     checks = [{"check": "rows", "expected": 3, "found": 2, "passed": False}]
-    found = standing(
+    ranks = standing(
         judged()(cider=0.4),
         judged()(meteor=0.3),
         judged(limit=5)(bleu_1=0.9),
@@ -142,23 +144,23 @@ def test_runs_of_a_part_of_the_data_and_of_other_data_have_no_rank():
         judged(data="another")(rouge_l=0.7),
     )
     without = {"BLEU-1": (None, ()), "BLEU-4": (None, ()), "ROUGE-L": (None, OTHER)}
-    assert found == {"CIDEr": (1, ()), "METEOR": (2, ())} | without
-    assert list(found)[:2] == ["CIDEr", "METEOR"]
+    assert ranks == {"CIDEr": (1, ()), "METEOR": (2, ())} | without
+    assert list(ranks)[:2] == ["CIDEr", "METEOR"]
 
 
 def test_versions_of_a_task_are_tables_of_their_own_the_newest_first():
-    made = board(*(make_record(version=version) for version in (9, 10, "2.1")))
-    assert [table.version for table in made.tables] == ["10", "9", "2.1"]
-    assert len({table.anchor for table in made.tables}) == 3
+    leaderboard = board(*(make_record(version=version) for version in (9, 10, "2.1")))
+    assert [table.version for table in leaderboard.tables] == ["10", "9", "2.1"]
+    assert len({table.anchor for table in leaderboard.tables}) == 3
 
 
 def test_published_mean_of_other_categories_than_ours_is_not_shown():
     published = {"paper": "pacspp", "table": 3, "task": "Pascal-50S {category}", "categories": ["HC", "HI", "HM", "MM"]}
     some = {"cider.accuracy.HI": 0.9, "cider.accuracy": 0.9}
-    all_four = {f"cider.accuracy.{one}": 0.9 for one in ("HC", "HI", "HM", "MM")} | {"cider.accuracy": 0.9}
+    all_four = {f"cider.accuracy.{category}": 0.9 for category in ("HC", "HI", "HM", "MM")} | {"cider.accuracy": 0.9}
     for measured, shown in ((some, False), (all_four, True)):
         (table,) = board(make_record(kind="preference", values=measured, published=published)).tables
-        place = [one.key for one in table.columns].index("accuracy")
+        place = [column.key for column in table.columns].index("accuracy")
         assert any(row.cells[place] for row in table.rows if row.kind == "published") is shown
 
 
@@ -196,10 +198,10 @@ def test_runs_of_the_same_captions_fill_one_row_and_others_do_not():
     def run(metric: str, date: float, data: str) -> dict[str, Any]:
         return make_record(kind="generate_until", values={metric: 0.4}, model="llava", date=date, data=data)
 
-    (table,) = (made := board(run("cider", 1.0, "x"), run("meteor", 2.0, "x"), run("bleu_1", 0.5, "y"))).tables
+    (table,) = (leaderboard := board(run("cider", 1.0, "x"), run("meteor", 2.0, "x"), run("bleu_1", 0.5, "y"))).tables
     assert values(table) == {("llava", ""): [0.4, 0.4]}
     assert {column.key for column in table.columns} == {"cider", "meteor"}
-    assert marks_of(made)["run-2"][-1].startswith("superseded by")
+    assert marks_of(leaderboard)["run-2"][-1].startswith("superseded by")
 
 
 DOCUMENTS, PART, OTHER_PART = "d" * 64, "a" * 64, "b" * 64
@@ -209,12 +211,12 @@ FAILED = {"stage": "model", "reason": "HTTP 500", "count": 2, "samples": ["x"]}
 def captioned(model: str, value: float, part: str = "", **changes: Any) -> dict[str, Any]:
     """Return a run of a captioner over 100 documents, or over 40 of them."""
     subset = {"documents": 40, "of": 100, "hash": part} if part else None
-    given = {"documents_hash": DOCUMENTS, "subset": subset, "effective": 40 if part else 100, "data": model}
-    return make_record(kind="generate_until", values={"cider": value}, model=model, **{**given, **changes})
+    usual = {"documents_hash": DOCUMENTS, "subset": subset, "effective": 40 if part else 100, "data": model}
+    return make_record(kind="generate_until", values={"cider": value}, model=model, **{**usual, **changes})
 
 
 def test_incomplete_runs_and_those_over_other_documents_have_no_rank():
-    found = standing(
+    ranks = standing(
         captioned("one", 0.3),
         captioned("part", 0.9, PART),
         captioned("same part", 0.8, PART),
@@ -222,14 +224,14 @@ def test_incomplete_runs_and_those_over_other_documents_have_no_rank():
         captioned("broken", 0.99, failures=[FAILED]),
     )
     others = dict.fromkeys(("part", "same part", "elsewhere"), (None, OTHER))
-    assert found == {"one": (1, ()), "broken": (None, ()), **others}
+    assert ranks == {"one": (1, ()), "broken": (None, ()), **others}
 
 
 def test_runs_of_one_part_are_ranked_among_themselves_where_none_is_of_all():
-    found = standing(
+    ranks = standing(
         captioned("part", 0.7, PART), captioned("same part", 0.8, PART), captioned("other", 0.9, OTHER_PART)
     )
-    assert [found[name][0] for name in ("part", "same part", "other")] == [2, 1, None]
+    assert [ranks[name][0] for name in ("part", "same part", "other")] == [2, 1, None]
 
 
 def test_metric_of_captions_by_two_encoders_is_two_columns():
@@ -272,7 +274,7 @@ def test_ranks_that_tests_leave_open_stand_beside_the_letters_in_every_form(tmp_
     assert b"; rank 2\xe2\x80\x933</sub>" in readme(board)["README.md"]
     assert csv_file(board)["leaderboard.csv"].decode().count("2–3") == 2
     cells = [row["cells"][0] for row in json.loads(json_file(board))["tables"][0]["rows"]]
-    assert [tuple(one["rank_range"]) for one in cells] == [(1, 1), (2, 3), (2, 3)]
+    assert [tuple(cell["rank_range"]) for cell in cells] == [(1, 1), (2, 3), (2, 3)]
     assert b"rank 2\xe2\x80\x933</small>" in dict(pages(board))["index.html"]
 
 
@@ -280,8 +282,8 @@ def test_letters_tell_lengths_apart_that_have_no_ranks(tmp_path: Path, monkeypat
     runs = _captioners(tmp_path, 0.0, 0.2, 0.0005, metric="length")
     (table,) = board_of(runs, [], INDEX).tables
     cells = {row.name: cell(table, row.name, "length") for row in table.rows}
-    assert {name: one.group for name, one in cells.items()} == {"m1": "a", "m0": "b", "m2": "b"}
-    assert {(one.rank, one.rank_range) for one in cells.values()} == {(None, None)}
+    assert {name: cell.group for name, cell in cells.items()} == {"m1": "a", "m0": "b", "m2": "b"}
+    assert {(cell.rank, cell.rank_range) for cell in cells.values()} == {(None, None)}
     monkeypatch.setattr("capbench.benchmarks.leaderboard.measured.LONGEST_LABEL", 0)
     (table,) = board_of(runs, [], INDEX).tables
     assert (cell(table, "m1", "length").group, table.notes) == ("", ())
@@ -317,12 +319,12 @@ def test_ranks_are_compared_over_tasks_that_share_three_rows():
     def run(task: str, **by_metric: float) -> dict[str, Any]:
         return make_record(task, values={f"{name}.kendall_b": value for name, value in by_metric.items()})
 
-    made = board(
+    leaderboard = board(
         run("one", cider=0.4, meteor=0.3, bleu_1=0.2, spice=0.9),
         run("two", cider=0.1, meteor=0.3, bleu_1=0.2),
         run("three", cider=0.1, length=0.3),
     )
-    (ranks,) = made.ranks
+    (ranks,) = leaderboard.ranks
     assert ranks.subject == "metric"
     assert ranks.tasks == (("one", "τ-b"), ("two", "τ-b"))
     assert ranks.ranks == {"METEOR": (2, 1), "CIDEr": (1, 3), "BLEU-1": (3, 2)}
@@ -332,8 +334,8 @@ def test_ranks_are_compared_over_tasks_that_share_three_rows():
 def test_suite_is_filled_from_runs_of_the_installed_version():
     values = {"cider.kendall_b": 0.436, "cider.kendall_c": 0.44, "clip_s.kendall_c": 0.5}
     model = "openai-clip-vit-b-32"
-    made = board(make_record("flickr8k_expert", values=values, model=model, encoder=model))
-    table = next(one for one in made.suites if one.suite == "pacspp_table1")
+    leaderboard = board(make_record("flickr8k_expert", values=values, model=model, encoder=model))
+    table = next(suite for suite in leaderboard.suites if suite.suite == "pacspp_table1")
     rows = dict(table.rows)
     place = table.heads.index("Flickr8k-Expert τ-c")
     cider = rows["CIDEr"][place]
@@ -351,7 +353,7 @@ def test_suite_row_that_decodes_otherwise_takes_no_other_run():
         values = {"capture": 0.5}
         return board(make_record("detailcaps", "generate_until", values, model="llava-1.5", generation_kwargs=kwargs))
 
-    assert [one.suite for one in run().suites] == [f"detailcaps_table{table}" for table in (4, 5, 6)]
+    assert [suite.suite for suite in run().suites] == [f"detailcaps_table{table}" for table in (4, 5, 6)]
     assert run(num_beams=5).suites == ()
 
 
@@ -360,7 +362,7 @@ def test_suite_row_takes_runs_of_its_judge_alone():
         values = {"fleur.kendall_c": 0.5, "bleu_4.kendall_c": 0.3}
         record = make_record("flickr8k_expert", values=values)
         record["config"]["judge"] = judge
-        table = next(one for one in board(record).suites if one.suite == "pacspp_table5")
+        table = next(suite for suite in board(record).suites if suite.suite == "pacspp_table5")
         cell = dict(table.rows)["FLEUR (LLaVA v1.5-13B)"][table.heads.index("Flickr8k-Expert τ-c")]
         assert cell is not None and cell.printed == "53.0"
         return cell.measured

@@ -69,12 +69,12 @@ def test_files_that_are_no_longer_made_go_and_those_of_others_stay(runs: Path, t
 def kill_build(runs: Path, output: Path, call: str, number: int) -> None:
     """Build in another process, which is killed as it makes a call for the so-many-th time."""
     owners: dict[str, Any] = {"replace": Path, "unlink": Path, "rmtree": shutil}
-    made, count = getattr(owners[call], call), itertools.count(1)
+    function, count = getattr(owners[call], call), itertools.count(1)
 
     def counted(*arguments: Any, **options: Any) -> Any:
         if next(count) == number:
             os.kill(os.getpid(), signal.SIGKILL)
-        return made(*arguments, **options)
+        return function(*arguments, **options)
 
     def build_until_killed() -> None:
         setattr(owners[call], call, counted)
@@ -154,9 +154,9 @@ build(Path(sys.argv[1]), Path(sys.argv[2]))
     with subprocess.Popen(command, env=environment) as process:
         build(tmp_path / "runs", tmp_path / "board")
     assert process.returncode == 0
-    made = contents(tmp_path / "board")
-    assert made == contents(tmp_path / "other")
-    assert len(made) > 6
+    files = contents(tmp_path / "board")
+    assert files == contents(tmp_path / "other")
+    assert len(files) > 6
 
 
 def test_check_says_what_moved_what_is_missing_and_what_is_no_longer_made(
@@ -199,7 +199,7 @@ def record_folder(tmp_path: Path) -> Path:
 
 
 def reasons(root: Path, index: TaskIndex = INDEX) -> dict[str, str]:
-    return {one.key: one.reason for one in collect(root, index)[1]}
+    return {run.key: run.reason for run in collect(root, index)[1]}
 
 
 def marks(root: Path, index: TaskIndex = INDEX) -> dict[str, tuple[str, ...]]:
@@ -215,10 +215,10 @@ def test_what_is_no_record_is_named_and_costs_no_other(record_folder: Path):
     (record_folder / "cut").mkdir()
     (record_folder / "cut/run.json").write_text(json.dumps(make_record())[:-40])
     assert list(marks(record_folder)) == ["good"]
-    found = reasons(record_folder)
-    assert "is not valid JSON" in found["cut"]
-    assert "schema version 2; this capbench reads up to 1" in found["later"]
-    assert "the record has no 'intervals'" in found["bare"]
+    reason_of = reasons(record_folder)
+    assert "is not valid JSON" in reason_of["cut"]
+    assert "schema version 2; this capbench reads up to 1" in reason_of["later"]
+    assert "the record has no 'intervals'" in reason_of["bare"]
 
 
 def test_edited_record_is_left_out(record_folder: Path):
@@ -233,9 +233,9 @@ def test_of_two_copies_the_earlier_is_kept_and_rounding_is_no_difference(record_
     rounded = {"cider.kendall_b": 0.4 * (1 + 1e-9), "bleu_1.kendall_b": 0.3}
     write_record(record_folder, "a-later", make_record(date=2e9, values=rounded))
     write_record(record_folder, "b-earlier", make_record(date=1e9))
-    found, left_out = collect(record_folder, INDEX)
-    assert [run.key for run in found] == ["b-earlier"]
-    assert [(one.key, one.reason) for one in left_out] == [("a-later", "the same run as b-earlier")]
+    runs, left_out = collect(record_folder, INDEX)
+    assert [run.key for run in runs] == ["b-earlier"]
+    assert [(run.key, run.reason) for run in left_out] == [("a-later", "the same run as b-earlier")]
 
 
 def test_copy_with_other_numbers_is_left_out_and_the_kept_run_is_marked(record_folder: Path):
@@ -261,8 +261,8 @@ def test_repeated_run_in_which_a_metric_no_longer_fails_is_kept(record_folder: P
 
 def test_marks_say_of_which_documents_a_captioner_was_scored(record_folder: Path):
     def run(name: str, **changes: Any) -> None:
-        given = {"kind": "generate_until", "values": {"cider": 0.4}, "model": name, "documents_hash": "d" * 64}
-        write_record(record_folder, name, make_record(**given, data=name, **changes))
+        usual = {"kind": "generate_until", "values": {"cider": 0.4}, "model": name, "documents_hash": "d" * 64}
+        write_record(record_folder, name, make_record(**usual, data=name, **changes))
 
     empty = [{"stage": "caption", "reason": "is empty", "count": 3, "samples": ["a"]}]
     run("all")
@@ -298,7 +298,7 @@ def test_older_run_without_empty_captions_is_the_same_run_and_one_that_left_them
     lost = [{"stage": "caption", "reason": "was not given by the model", "count": 1, "samples": ["a"]}]
     other = make_record(date=1e9, data="other", failures=lost)
     write_record(record_folder, "other", other)
-    (run,) = [one for one in collect(record_folder, INDEX)[0] if one.key == "other"]
+    (run,) = [run for run in collect(record_folder, INDEX)[0] if run.key == "other"]
     assert run.record.protocol.fingerprint()["empty_caption"] == "zero"
 
 
@@ -306,8 +306,8 @@ def test_run_of_another_version_than_the_installed_task_is_marked(record_folder:
     write_record(record_folder, "old", make_record("flickr8k_expert", version=0.9))
     write_record(record_folder, "new", make_record("flickr8k_expert", version=1.0))
     write_record(record_folder, "unknown", make_record("somebody_elses", version=7))
-    found = marks(record_folder, build_index())
-    assert found == {"old": ("version 0.9; the task is at 1.0",), "new": (), "unknown": ()}
+    marked = marks(record_folder, build_index())
+    assert marked == {"old": ("version 0.9; the task is at 1.0",), "new": (), "unknown": ()}
 
 
 def test_links_that_leave_the_folder_are_not_followed(record_folder: Path):
@@ -316,9 +316,9 @@ def test_links_that_leave_the_folder_are_not_followed(record_folder: Path):
     (record_folder / "folder").symlink_to(outside)
     (record_folder / "loop").symlink_to(record_folder)
     (record_folder / "file/run.json").symlink_to(outside / "run.json")
-    found, left_out = collect(record_folder, INDEX)
-    assert found == []
-    assert [(one.key, "link" in one.reason) for one in left_out] == [("file", True), ("folder", True), ("loop", True)]
+    runs, left_out = collect(record_folder, INDEX)
+    assert runs == []
+    assert [(run.key, "link" in run.reason) for run in left_out] == [("file", True), ("folder", True), ("loop", True)]
 
 
 def test_run_whose_samples_were_changed_is_left_out_and_named(record_folder: Path):
@@ -329,9 +329,9 @@ def test_run_whose_samples_were_changed_is_left_out_and_named(record_folder: Pat
     (changed / "samples.parquet").write_bytes((changed / "samples.parquet").read_bytes() + b" ")
     (without / "samples.parquet").unlink()
 
-    found, _ = collect(record_folder, INDEX)
+    runs, _ = collect(record_folder, INDEX)
 
-    assert [run.key for run in found] == ["whole", "without"]
+    assert [run.key for run in runs] == ["whole", "without"]
     assert reasons(record_folder) == {
         "changed": "samples.parquet: was changed after the run: its SHA-256 differs from that in run.json. "
         "Restore the original file, or run the task again; 'bench verify' lists all errors."

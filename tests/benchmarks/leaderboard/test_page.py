@@ -75,14 +75,14 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
     # A thousand runs fit one page of 5 MB.
     assert len(but_for_runs(large)["index.html"]) < 5_000 * len(large.runs) + 100_000
     monkeypatch.setattr("capbench.benchmarks.leaderboard.board.MOST_ROWS", 150)
-    made = but_for_runs(large)
-    index, tasks = made["index.html"].decode(), [path for path in made if path.startswith("tasks/")]
+    files = but_for_runs(large)
+    index, tasks = files["index.html"].decode(), [path for path in files if path.startswith("tasks/")]
     assert len(tasks) == len(large.tables) == 4
     of_tasks = index.split('id="tasks"')[1]
     assert of_tasks.count('<tr><th scope="row" data-s=') == 3 * TOP_ROWS + len(large.tables[0].rows) - 1
     address = "tasks/captions_03-1-0.html"
     assert f'<a href="{address}">All 30 rows (first 10 shown) and their runs</a>' in index
-    page = made[address].decode()
+    page = files[address].decode()
     runs = [run for run in large.runs if run.record.task == "captions_03"]
     assert all(page.count(f'href="../{path}"') == 2 for path in run_pages(runs).values())
     assert page.count("<tr") == 30 + 1 + 30 + 1
@@ -90,7 +90,7 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
     of_overview = index.split('id="tasks"')[0]
     assert of_overview.count('<tr><th scope="row" data-s=') == FIRST_ROWS
     assert '<a href="overview.html">All 30 models (first 25 shown)</a>' in of_overview
-    whole = made["overview.html"].decode()
+    whole = files["overview.html"].decode()
     assert whole.count('<tr><th scope="row" data-s=') == 30
     assert 'href="index.html#task-captions_03-1-0"' in whole and 'href="runs/captions_03--model-07' in whole
     text = readme(large)["README.md"].decode()
@@ -116,8 +116,8 @@ def test_no_page_holds_text_of_a_run_as_markup_fetches_anything_or_styles_by_att
 
 @pytest.mark.parametrize(("name", "shown"), [("model \ud83d", "model ?"), ("a\u202egpj.exe", "a[U+202E]gpj.exe")])
 def test_half_a_surrogate_pair_and_what_turns_a_text_around_cost_no_page(board: Board, name: str, shown: str) -> None:
-    made = pages(replace(board, runs=(with_record(board.runs[1], model_name=name),)))
-    assert all(shown in content.decode() and "\u202e" not in content.decode() for content in made.values())
+    files = pages(replace(board, runs=(with_record(board.runs[1], model_name=name),)))
+    assert all(shown in content.decode() and "\u202e" not in content.decode() for content in files.values())
 
 
 def test_pages_of_runs_have_names_that_every_file_system_keeps_apart() -> None:
@@ -205,7 +205,7 @@ def test_only_small_jpeg_files_inside_the_runs_folder_are_shown(tmp_path: Path) 
 @pytest.mark.parametrize(("name", "changed"), [(PICTURE, False), ("samples.parquet", False), (PICTURE, True)])
 def test_samples_and_pictures_that_were_changed_are_not_shown(tmp_path: Path, name: str, changed: bool) -> None:
     run = make_board(tmp_path / "runs").runs[0]
-    sums = {one: hashlib.sha256((run.folder / one).read_bytes()).hexdigest() for one in (PICTURE, "samples.parquet")}
+    sums = {name: hashlib.sha256((run.folder / name).read_bytes()).hexdigest() for name in (PICTURE, "samples.parquet")}
     sealed = with_record(run, files=sums | ({name: "0" * 64} if changed else {}))
     assert pictured(sealed, PICTURE) is not changed
     if not changed:
@@ -219,7 +219,7 @@ def test_results_of_a_run_stand_beside_letters_and_printed_values(board: Board) 
     rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in page.split("</tr>")[1:-1]]
     value = record.results["bleu_4.kendall_b"].value
     assert value is not None
-    shown = [f"{100 * one:.2f}" for one in (value, value - 0.02, value + 0.02)]
+    shown = [f"{100 * number:.2f}" for number in (value, value - 0.02, value + 0.02)]
     paper = load("pacspp").citation
     gap = f"{100 * (value - 0.4):+.2f}".replace("-", "−")
     assert rows[0] == [
@@ -236,12 +236,12 @@ def test_results_of_a_run_stand_beside_letters_and_printed_values(board: Board) 
 
 
 def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
-    one = Histogram(
+    histogram = Histogram(
         edges=[0.0, 0.5, 1.0],
         counts=[2, 1],
         by_rating=CountsByRating(ratings=[1.0, 1.05, 3.0], counts=[[1, 0], [0, 0], [0, 2]]),
     )
-    drawn = score_histogram("CIDEr", one, "score-1")
+    drawn = score_histogram("CIDEr", histogram, "score-1")
     assert (drawn.id, drawn.columns) == ("score-1", "M62.5 192V12.0H196.5V192zM197.5 192V102.0H331.5V192z")
     assert [(tick.label, tick.x, tick.y) for tick in drawn.ticks] == [
         ("0", 62, 207), ("0.5", 197, 207), ("1", 332, 207), ("2", 56, 16),
@@ -249,12 +249,12 @@ def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
     assert drawn.rows == [("0 to 0.5", "2"), ("0.5 to 1", "1")]
     for count, tick in ((12_345, "12k"), (1, "1")):
         assert score_histogram("CIDEr", Histogram(edges=[0.0, 1.0], counts=[count]), "").ticks[-1].label == tick
-    over = bubbles("CIDEr", one, "rating")
+    over = bubbles("CIDEr", histogram, "rating")
     # Room for two numbers is not between 1 and 1.05; a rating that nobody gave has no mean.
     assert [tick.label for tick in over.ticks] == ["0", "0.5", "1", "1", "3"]
     assert [tick.y for tick in over.ticks] == [192, 106, 20, 207, 207]
     assert over.knots == [("95.8", "147.0"), ("298.2", "57.0")]
-    assert bubbles("CIDEr", one.model_copy(update={"edges": [1.0, 2.0, 3.0]}), "rating").knots == over.knots
+    assert bubbles("CIDEr", histogram.model_copy(update={"edges": [1.0, 2.0, 3.0]}), "rating").knots == over.knots
     assert over.mean == "M" + "L".join(" ".join(knot) for knot in over.knots)
     assert over.rows == [("1", "1", "0.25"), ("1.05", "0", "–"), ("3", "2", "0.75")]
     assert over.summary.endswith("mean score about 0.25 at the lowest, 0.75 at the highest")
@@ -301,11 +301,11 @@ def test_costs_of_metrics_are_measured_alone_or_as_runs_took_without_the_store(b
     def costs(run: BoardRun) -> dict[str, str]:
         return {cells[0]: cells[1] for cells in overview(tables, (run,))}
 
-    found = costs(run)
+    cost_of = costs(run)
     # What CIDEr takes alone, and not of this run's 5 seconds.
-    assert found["CIDEr"] == "0.10"
+    assert cost_of["CIDEr"] == "0.10"
     # 8.5 seconds of 5,664 documents.
-    assert found["CLIP-Sopenai-clip-vit-b-32"] == "1.5t"
+    assert cost_of["CLIP-Sopenai-clip-vit-b-32"] == "1.5t"
     assert costs(with_record(run, store={"found": 3, "computed": 1}))["CLIP-Sopenai-clip-vit-b-32"] == "–"
 
 
@@ -327,30 +327,30 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(colour: str, other: str) -> float:
     """Contrast ratio of two colours (WCAG 2.2)."""
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    light, dark = sorted((luminance(colour), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_text_and_controls_stand_out_from_what_is_behind_them(theme: int) -> None:
     style = (files("capbench.benchmarks.tables.pages") / "style.css").read_text(encoding="utf-8")
-    found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", style)
-    colours = {name: both[theme] for name, *both in found}
+    palette = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", style)
+    colours = {name: both[theme] for name, *both in palette}
     # Every colour is a variable, so that none escapes this test.
     assert re.findall(r"#[0-9a-f]{3,8}\b", re.sub(r"--[\w-]+: light-dark\([^)]*\)", "", style)) == []
     texts = [(ink, paper) for ink in ("ink", "muted", "accent", "paper") for paper in ("page", "panel")]
     texts += [("warn-ink", "warn")]
     texts += [("ink", name) for name in colours if name.startswith("heat-") or name == "cold"]
     assert [
-        (pair, contrast(*(colours[one] for one in pair)))
+        (pair, contrast(*(colours[colour] for colour in pair)))
         for pair in texts
-        if contrast(*(colours[one] for one in pair)) < 4.5
+        if contrast(*(colours[colour] for colour in pair)) < 4.5
     ] == []
     # Borders of controls, focus rings and drawn marks (WCAG 1.4.11).
     shapes = [("control", "page"), ("accent", "page"), ("paper", "page"), ("paper", "panel")]
-    assert [pair for pair in shapes if contrast(*(colours[one] for one in pair)) < 3] == []
+    assert [pair for pair in shapes if contrast(*(colours[colour] for colour in pair)) < 3] == []
 
 
 def test_ranks_are_drawn_and_tabled_with_tau_between_tasks() -> None:
@@ -430,12 +430,12 @@ def expert() -> Board:
     )
 
 
-def _page(made: Board) -> str:
-    return readme(made)["README.md"].decode()
+def _page(board: Board) -> str:
+    return readme(board)["README.md"].decode()
 
 
-def _latex(made: Board) -> dict[str, str]:
-    return {path: text.decode() for path, text in latex_files(made).items()}
+def _latex(board: Board) -> dict[str, str]:
+    return {path: text.decode() for path, text in latex_files(board).items()}
 
 
 def test_markdown_shows_value_interval_group_published_difference_and_n(expert: Board):
@@ -475,8 +475,8 @@ def _fault_of_latex(text: str) -> str:
     in_table, columns = False, 0
     for line in text.splitlines():
         line = re.sub(r"(?<!\\)%.*", "", line)
-        if found := re.match(r"\\begin\{tabular\}\{(\w+)\}", line):
-            in_table, columns = True, len(found[1])
+        if match := re.match(r"\\begin\{tabular\}\{(\w+)\}", line):
+            in_table, columns = True, len(match[1])
             continue
         bare = re.sub(r"\\[a-zA-Z]+(\{\})?|\\[^a-zA-Z]", "", line)
         depth += bare.count("{") - bare.count("}")
@@ -486,7 +486,7 @@ def _fault_of_latex(text: str) -> str:
             continue
         if len(re.findall(r"\$", bare)) % 2 or re.search(r"[#_^~]", bare):
             return f"special: {line}"
-        if any(ord(one) > 255 for one in bare):
+        if any(ord(char) > 255 for char in bare):
             return f"no letter: {line}"
         if not line.endswith(r" \\") or len(re.findall(r"(?<!\\)&", line)) != columns - 1:
             return f"cells: {line}"

@@ -46,13 +46,13 @@ def dots(axes, name: str) -> dict[str, float]:
 
 
 def intervals(axes) -> list[tuple[float, float]]:
-    drawn = [one for one in axes.collections if one.get_gid() == "interval"]
-    segments = [segment for one in drawn for segment in one.get_segments()]
-    return [(float(one[0][0]), float(one[1][0])) for one in segments]
+    drawn = [collection for collection in axes.collections if collection.get_gid() == "interval"]
+    segments = [segment for collection in drawn for segment in collection.get_segments()]
+    return [(float(segment[0][0]), float(segment[1][0])) for segment in segments]
 
 
 def texts(axes) -> list[str]:
-    return [one.get_text() for one in axes.texts]
+    return [text.get_text() for text in axes.texts]
 
 
 def as_svg(figure, folder: Path) -> ElementTree.Element:
@@ -78,7 +78,7 @@ def test_dots_intervals_and_published_values_stand_at_the_scaled_numbers_of_the_
     (axes,) = agreement_figure([record]).axes
     assert dots(axes, "measured") == pytest.approx({"CIDER": 44, "METEOR": 42, "BLEU": 30})
     assert dots(axes, "published") == pytest.approx({"CIDER": 43.9, "BLEU": 30.5})
-    assert intervals(axes) == [pytest.approx(one) for one in [(42, 46), (40, 44), (27, 34)]]
+    assert intervals(axes) == [pytest.approx(interval) for interval in [(42, 46), (40, 44), (27, 34)]]
     assert axes.get_xlabel() == "τ-c × 100  (n = 1,200)"
     assert axes.get_title(loc="left") == "Rated"
 
@@ -90,7 +90,7 @@ def test_a_dot_without_an_interval_and_a_metric_without_a_value_are_shown_as_tha
     assert dots(axes, "measured") == pytest.approx({"PLAIN": 40})
     assert intervals(axes) == []
     assert texts(axes) == ["undefined", "undefined"]
-    assert [one.get_text() for one in figure.legends[0].get_texts()] == ["measured"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["measured"]
 
 
 def test_published_values_of_metrics_without_a_value_are_shown(tmp_path: Path):
@@ -183,15 +183,15 @@ def test_each_rating_has_its_histogram_median_and_number_of_captions():
         assert heights.max() == pytest.approx(0.86)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2", "3", "4"]
     assert texts(axes) == [*(f"{sum(counts):,}" for counts in by_rating["counts"]), "n"]
-    medians = [one.get_segments()[0][0][0] for one in axes.collections]
+    medians = [collection.get_segments()[0][0][0] for collection in axes.collections]
     assert medians == sorted(medians)
 
 
 def test_medians_are_exact_to_the_width_of_a_bin():
     generator = np.random.default_rng(1)
     scores = generator.gamma(2.0, 1.0, 999)
-    made = agreement_record({"cider": (0.4, 0.3, 0.5)})
-    record = with_histograms(made, {"cider": scores.tolist()}, [1.0] * 999, [7] * 999)
+    plain = agreement_record({"cider": (0.4, 0.3, 0.5)})
+    record = with_histograms(plain, {"cider": scores.tolist()}, [1.0] * 999, [7] * 999)
     edges = record["histograms"]["cider"]["edges"]
     (axes,) = ratings_figure([record]).axes
     drawn = axes.collections[0].get_segments()[0][0][0]

@@ -120,7 +120,7 @@ def test_ratings_outside_the_range_of_the_scale_are_left_out_and_the_others_beco
     rows = [*FOUR, row("low", 5, 0), row("high", 6, [4, 5.5])]
     done = run(rows, protocol={"human_range": [1, 5]})
     assert failures(done) == {"rating lies outside 1-5: 0": ["low"], "rating lies outside 1-5: 5.5": ["high"]}
-    assert [one["ratings"] for one in done.samples.to_pylist()[:4]] == [[0], [0.5], [0.25], [0.75]]
+    assert [row["ratings"] for row in done.samples.to_pylist()[:4]] == [[0], [0.5], [0.25], [0.75]]
     assert value(done) == pytest.approx(4 / 6)
 
 
@@ -198,8 +198,8 @@ def test_statistic_that_returns_nan_or_raises_costs_its_own_cell(run, monkeypatc
     done = run(FOUR, {"resamples": 10}, statistics=["kendall_b", *reasons])
     assert value(done) == pytest.approx(4 / 6)
     for name, reason in reasons.items():
-        found = done.record.results[f"length.{name}"]
-        assert (found.value, found.reason) == (None, reason)
+        result = done.record.results[f"length.{name}"]
+        assert (result.value, result.reason) == (None, reason)
 
 
 def test_intervals_and_letters_can_come_of_influence_functions_and_the_record_says_so(run):
@@ -210,10 +210,10 @@ def test_intervals_and_letters_can_come_of_influence_functions_and_the_record_sa
     keys = {"metric_list": ["length", "rouge_l"], "statistics": ["kendall_b", "sample_kendall"]}
     by_resamples = run(rows, {"resamples": 400}, **keys)
     done = run(rows, {"resamples": 400, "intervals": "influence"}, **keys)
-    for one, other in zip(done.results, by_resamples.results, strict=True):
-        assert one.value == other.value
-        assert one.interval.method == "influence" and other.interval.method == "bootstrap"
-        assert one.interval.stderr == pytest.approx(other.interval.stderr, rel=0.3)
+    for result, other in zip(done.results, by_resamples.results, strict=True):
+        assert result.value == other.value
+        assert result.interval.method == "influence" and other.interval.method == "bootstrap"
+        assert result.interval.stderr == pytest.approx(other.interval.stderr, rel=0.3)
     assert {entry["method"] for entry in done.record.values["intervals"].values()} == {"influence"}
     assert not any("method" in entry for entry in by_resamples.record.values["intervals"].values())
     assert done.record.results["length.kendall_b"].interval == done.results[0].interval
@@ -237,19 +237,19 @@ NO_CAPTIONS = [
 
 def test_candidate_that_is_no_caption_counts_as_an_empty_one_or_is_left_out(run):
     rows = [*FOUR, *(row(f"bad{n}", 5, 1, candidate=candidate) for n, (candidate, _) in enumerate(NO_CAPTIONS))]
-    told: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for n, (_, reason) in enumerate(NO_CAPTIONS):
-        told.setdefault(f"candidate {reason}", []).append(f"bad{n}")
+        reasons.setdefault(f"candidate {reason}", []).append(f"bad{n}")
     done = run(rows)
     assert failures(done) == {}
-    assert {f"{one['stage']} {one['reason']}": one["samples"] for one in done.record.empty_captions} == told
+    assert {f"{entry['stage']} {entry['reason']}": entry["samples"] for entry in done.record.empty_captions} == reasons
     assert done.samples["candidate"].to_pylist()[4:] == [""] * 7
     # Seven of length 0 and rating 1: b, c and d are above each of them, a ties in rating; 21 and 7 of 55 pairs tie.
     assert value(done) == pytest.approx((26 - 1) / math.sqrt((55 - 21) * (55 - 28)))
 
     done = run(rows, protocol={"empty_caption": "leave_out"})
     assert done.record.empty_captions == []
-    assert failures(done) == told
+    assert failures(done) == reasons
     assert scored(done) == ["a", "b", "c", "d"]
     assert value(done) == pytest.approx(4 / 6)
     assert done.record.documents.to_json() == {"original": 11, "effective": 4}
@@ -369,7 +369,7 @@ def test_fingerprint_tells_boxes_and_spans_apart(run, tmp_path: Path):
 
     def of(key: str, value: Any) -> str:
         rows = [{**FOUR[0], "image": "a.mp4", "view": value}, *FOUR[1:3]]
-        rows[1:] = [{**one, "view": value} for one in rows[1:]]
+        rows[1:] = [{**row, "view": value} for row in rows[1:]]
         return run(rows, **{key: "view"}).record.data_hash
 
     assert of("doc_to_boxes", [[0, 0, 5, 5]]) != of("doc_to_boxes", [[0, 0, 5, 6]])

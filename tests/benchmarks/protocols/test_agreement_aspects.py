@@ -50,42 +50,49 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 
 def value_of(done: TaskRun, statistic: str, category: str = "", metric: str = "length") -> float | None:
     (result,) = [
-        one for one in done.results if (one.metric, one.statistic, one.category) == (metric, statistic, category)
+        result
+        for result in done.results
+        if (result.metric, result.statistic, result.category) == (metric, statistic, category)
     ]
     return result.value
 
 
-def by_hand(statistic: Any, given: list[dict[str, Any]], aspect: str) -> float:
-    lengths = [len(row["candidate"].split()) for row in given]
-    return statistic(np.array(lengths), np.array([row[aspect] for row in given]), np.arange(len(given)))
+def by_hand(statistic: Any, rows: list[dict[str, Any]], aspect: str) -> float:
+    lengths = [len(row["candidate"].split()) for row in rows]
+    return statistic(np.array(lengths), np.array([row[aspect] for row in rows]), np.arange(len(rows)))
 
 
 def test_every_statistic_is_given_of_every_aspect_in_one_run(run):
-    given = rows()
-    done = run(given, {"resamples": 20}, statistics=["kendall_b", {"statistic": "pearson", "name": "r"}])
-    assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), given, "P")
-    assert value_of(done, "kendall_b.recall") == by_hand(KendallB(), given, "R")
-    assert value_of(done, "r.recall") == pytest.approx(by_hand(Pearson(), given, "R"))
-    assert [one.label[1] for one in done.results[:4]] == ["τ-b precision", "PCC precision", "τ-b recall", "PCC recall"]
-    assert all(one.interval is not None for one in done.results)
+    rated = rows()
+    done = run(rated, {"resamples": 20}, statistics=["kendall_b", {"statistic": "pearson", "name": "r"}])
+    assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), rated, "P")
+    assert value_of(done, "kendall_b.recall") == by_hand(KendallB(), rated, "R")
+    assert value_of(done, "r.recall") == pytest.approx(by_hand(Pearson(), rated, "R"))
+    assert [result.label[1] for result in done.results[:4]] == [
+        "τ-b precision",
+        "PCC precision",
+        "τ-b recall",
+        "PCC recall",
+    ]
+    assert all(result.interval is not None for result in done.results)
     assert set(done.record.significance) == {"kendall_b.precision", "kendall_b.recall", "r.precision", "r.recall"}
-    assert done.samples["ratings.precision"].to_pylist() == [[float(row["P"])] for row in given]
+    assert done.samples["ratings.precision"].to_pylist() == [[float(row["P"])] for row in rated]
     assert "ratings" not in done.samples.column_names
 
 
 def test_caption_without_a_rating_of_an_aspect_counts_in_the_others(run):
-    given = rows()
-    given[0]["P"] = None
-    done = run(given)
-    counts = {one.statistic: one.n for one in done.results if one.metric == "length"}
-    assert counts == {"kendall_b.precision": len(given) - 1, "kendall_b.recall": len(given)}
-    assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), given[1:], "P")
+    rated = rows()
+    rated[0]["P"] = None
+    done = run(rated)
+    counts = {result.statistic: result.n for result in done.results if result.metric == "length"}
+    assert counts == {"kendall_b.precision": len(rated) - 1, "kendall_b.recall": len(rated)}
+    assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), rated[1:], "P")
 
 
 def test_aspect_that_nobody_rated_is_refused_with_its_column(run):
-    given = [row | {"P": None} for row in rows()]
+    rated = [row | {"P": None} for row in rows()]
     with pytest.raises(DataError, match="no caption has a rating of aspect 'precision'") as error:
-        run(given)
+        run(rated)
     assert "rows.jsonl" in error.value.message
     assert "'precision': 'P'" in (error.value.hint or "")
 
@@ -118,7 +125,7 @@ def test_systems_are_ranked_by_their_means(run):
     done = run(rows(), {"resamples": 20}, **SYSTEMS)
     assert value_of(done, "system_kendall") == 1
     assert value_of(done, "pairwise_accuracy") == 1
-    (result,) = [one for one in done.results if (one.metric, one.statistic) == ("length", "system_kendall")]
+    (result,) = [result for result in done.results if (result.metric, result.statistic) == ("length", "system_kendall")]
     assert result.p == pytest.approx(1 / 6)
     assert result.remark == "3 systems"
     assert (result.interval.low, result.interval.high) == (1, 1)
@@ -131,46 +138,46 @@ def test_systems_are_ranked_by_their_means(run):
 
 
 def test_system_with_a_single_caption_is_refused_by_name(run):
-    given = [*rows(), rows()[0] | {"id": "x", "system": "other"}]
+    rated = [*rows(), rows()[0] | {"id": "x", "system": "other"}]
     with pytest.raises(DataError, match="1 of 4 systems have only one caption: 'other'"):
-        run(given, **SYSTEMS)
-    assert run(given, {"limit": 4}, **SYSTEMS).results
+        run(rated, **SYSTEMS)
+    assert run(rated, {"limit": 4}, **SYSTEMS).results
 
 
 def test_row_without_a_system_or_category_is_named_and_left_out(run):
-    given = rows()
-    given[0]["system"], given[1]["kind"] = None, " "
-    done = run(given, **SYSTEMS, doc_to_category="kind")
-    assert [(one["samples"], one["reason"]) for one in done.failures] == [
-        ([given[0]["id"]], "has no system"),
-        ([given[1]["id"]], "has no category"),
+    rated = rows()
+    rated[0]["system"], rated[1]["kind"] = None, " "
+    done = run(rated, **SYSTEMS, doc_to_category="kind")
+    assert [(failure["samples"], failure["reason"]) for failure in done.failures] == [
+        ([rated[0]["id"]], "has no system"),
+        ([rated[1]["id"]], "has no category"),
     ]
 
 
 def test_categories_are_given_beside_all_or_their_mean(run):
-    given = rows()
-    outdoor, indoor = ([row for row in given if row["kind"] == kind] for kind in ("outdoor", "indoor"))
+    rated = rows()
+    outdoor, indoor = ([row for row in rated if row["kind"] == kind] for kind in ("outdoor", "indoor"))
     keys = {"doc_to_human": "R", "doc_to_category": "kind"}
-    done = run(given, {"resamples": 20}, **keys)
+    done = run(rated, {"resamples": 20}, **keys)
     parts = [by_hand(KendallB(), part, "R") for part in (outdoor, indoor)]
-    assert [(one.category, one.n) for one in done.results if one.metric == "length"] == [
+    assert [(result.category, result.n) for result in done.results if result.metric == "length"] == [
         ("outdoor", 9),
         ("indoor", 9),
         ("", 18),
     ]
     assert [value_of(done, "kendall_b", kind) for kind in ("outdoor", "indoor")] == pytest.approx(parts)
-    assert value_of(done, "kendall_b") == by_hand(KendallB(), given, "R")
-    assert all(one.interval.low is not None for one in done.results)
-    mean = run(given, **keys, protocol={"aggregate": "categories"})
+    assert value_of(done, "kendall_b") == by_hand(KendallB(), rated, "R")
+    assert all(result.interval.low is not None for result in done.results)
+    mean = run(rated, **keys, protocol={"aggregate": "categories"})
     assert value_of(mean, "kendall_b") == pytest.approx(np.mean(parts))
     assert set(mean.record.results) >= {"length.kendall_b", "length.kendall_b.indoor"}
 
 
 def test_influence_and_resamples_of_categories_agree(run):
-    given = rows(images=80)
+    rated = rows(images=80)
     keys = {"doc_to_human": "R", "doc_to_category": "kind", "protocol": {"aggregate": "categories"}}
     errors = [
-        [one.interval.stderr for one in run(given, {"resamples": 200, "intervals": how}, **keys).results]
+        [result.interval.stderr for result in run(rated, {"resamples": 200, "intervals": how}, **keys).results]
         for how in ("bootstrap", "influence")
     ]
     assert errors[1] == pytest.approx(errors[0], rel=0.25)
@@ -188,7 +195,7 @@ def test_finished_runs_are_compared_by_aspect_system_and_mean_of_categories(run,
     (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
     for statistic in ("kendall_b.recall", "system_kendall.recall", "kendall_b.precision"):
         (compared,) = compare_runs([folder], CompareSettings(statistic=statistic, resamples=50))
-        (length,) = [one for one in compared.compared if one.name == "length"]
+        (length,) = [row for row in compared.compared if row.name == "length"]
         assert length.value == pytest.approx(value_of(done, statistic))
     (compared,) = compare_runs([folder], CompareSettings(resamples=50))
     assert compared.statistic_label == "τ-b precision"

@@ -43,14 +43,14 @@ def battles(number: int = 240, systems: dict[str, int] = SYSTEMS) -> list[dict[s
     names = list(systems)
     rows: list[dict[str, Any]] = []
     for battle in range(number):
-        one, other = (names[place] for place in generator.choice(len(names), 2, replace=False))
-        lengths = [int(systems[name] + generator.integers(-1, 2)) for name in (one, other)]
+        first, other = (names[place] for place in generator.choice(len(names), 2, replace=False))
+        lengths = [int(systems[name] + generator.integers(-1, 2)) for name in (first, other)]
         likes = 1 / (1 + np.exp(lengths[1] - lengths[0]))
-        winner = (one if generator.random() < likes else other) if generator.random() < 0.8 else "equal"
+        winner = (first if generator.random() < likes else other) if generator.random() < 0.8 else "equal"
         verdict = "Tie." if generator.random() < 0.1 else f"Caption {1 if lengths[0] > lengths[1] else 2} is better."
         rows.append(
             {
-                "img": f"{battle // 2}.jpg", "source1": one, "source2": other, "ref": "a word", "winner": winner,
+                "img": f"{battle // 2}.jpg", "source1": first, "source2": other, "ref": "a word", "winner": winner,
                 "caption1": " ".join(["word"] * lengths[0]), "caption2": " ".join(["word"] * lengths[1]),
                 "judge": verdict, "level": "level 1" if battle % 2 else "level 2",
             }
@@ -64,10 +64,12 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 
 
 def result(done: TaskRun, metric: str, statistic: str, category: str = "") -> Result:
-    (found,) = [
-        one for one in done.results if (one.metric, one.statistic, one.category) == (metric, statistic, category)
+    (result,) = [
+        result
+        for result in done.results
+        if (result.metric, result.statistic, result.category) == (metric, statistic, category)
     ]
-    return found
+    return result
 
 
 QUICK = {**TASK["protocol"], "elo_rounds": 50}
@@ -81,17 +83,17 @@ def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
     share = np.array([{row["source1"]: 1.0, row["source2"]: 0.0}.get(row["winner"], 0.5) for row in rows])
     expected = as_elo(strengths(wins_of(first, second, share, len(names))))
     for name, value in zip(names, expected, strict=True):
-        found = result(done, "people", "bradley_terry", name)
-        assert found.value == pytest.approx(value)
-        assert found.interval.low < value < found.interval.high
-        assert found.higher_is_better
+        strength = result(done, "people", "bradley_terry", name)
+        assert strength.value == pytest.approx(value)
+        assert strength.interval.low < value < strength.interval.high
+        assert strength.higher_is_better
         assert abs(result(done, "people", "online_elo", name).value - 1000) < abs(value - 1000)
     ranked = sorted(SYSTEMS, key=lambda name: -result(done, "people", "bradley_terry", name).value)
     assert ranked == list(SYSTEMS)
     # The table is a ranking, in whatever order battles name systems.
     assert names != ranked
     for kind in ("bradley_terry", "online_elo"):
-        assert [one.category for one in done.results if one.statistic == kind] == ranked
+        assert [result.category for result in done.results if result.statistic == kind] == ranked
     for voice in ("length", "judge"):
         for statistic in ("bt_spearman", "bt_kendall", "elo_spearman", "elo_kendall"):
             assert result(done, voice, statistic).value == pytest.approx(1)
@@ -112,7 +114,7 @@ def test_agreement_is_given_with_ties_and_without(run, tmp_path: Path):
     assert result(done, "judge", "elo_kendall").scale == 100
     (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
     (compared,) = compare_runs([folder])
-    (length,) = [one for one in compared.compared if one.name == "length"]
+    (length,) = [row for row in compared.compared if row.name == "length"]
     assert length.value == pytest.approx(result(done, "length", "accuracy").value)
 
     def outcome(row: dict[str, Any]) -> tuple[int, int, int]:
@@ -140,7 +142,7 @@ class Missing(Metric):
     higher_is_better = False
 
     def score(self, items: Items, context: Context) -> Scores:
-        return Scores(np.array([10.0 - len(one.split()) for one in items.candidates]))
+        return Scores(np.array([10.0 - len(candidate.split()) for candidate in items.candidates]))
 
 
 @pytest.mark.parametrize("metric_ties", ["exact", "as_many"])
@@ -151,8 +153,8 @@ def test_metric_of_which_less_is_better_says_what_its_opposite_says(
     rows = battles(60)
     done = run(rows, metric_list=["length", "missing"], protocol=QUICK | {"metric_ties": metric_ties})
     for name in ("accuracy", "accuracy_with_ties", "bt_kendall", "elo_kendall"):
-        found, opposite = (result(done, metric, name) for metric in ("missing", "length"))
-        assert (found.value, found.n, found.interval) == (opposite.value, opposite.n, None)
+        of_missing, opposite = (result(done, metric, name) for metric in ("missing", "length"))
+        assert (of_missing.value, of_missing.n, of_missing.interval) == (opposite.value, opposite.n, None)
     assert result(done, "missing", "elo_kendall").value > 0.5
 
 
@@ -170,11 +172,11 @@ def test_levels_are_categories_and_a_system_may_be_left_out(run):
     rules = {"aggregate": "all", "left_out_systems": ["tiny"]}
     done = run(rows, doc_to_category="level", protocol=QUICK | rules)
     assert len(done.samples) == sum("tiny" not in (row["source1"], row["source2"]) for row in rows)
-    assert not [one for one in done.results if one.category == "tiny"]
+    assert not [result for result in done.results if result.category == "tiny"]
     parts = [result(done, "judge", "accuracy", level) for level in ("level 1", "level 2")]
     pooled = result(done, "judge", "accuracy")
-    assert pooled.n == sum(one.n for one in parts)
-    assert pooled.value == pytest.approx(sum(one.n * one.value for one in parts) / pooled.n)
+    assert pooled.n == sum(part.n for part in parts)
+    assert pooled.value == pytest.approx(sum(part.n * part.value for part in parts) / pooled.n)
 
 
 def test_undefeated_system_has_no_strength_unless_ties_are_added(run):
@@ -183,9 +185,9 @@ def test_undefeated_system_has_no_strength_unless_ties_are_added(run):
         if row["source2"] == "large":
             row["winner"] = "large"
     done = run(rows, protocol=QUICK)
-    found = result(done, "people", "bradley_terry", "large")
-    assert found.value is None
-    assert found.reason == "'large' never lost to the others"
+    strength = result(done, "people", "bradley_terry", "large")
+    assert strength.value is None
+    assert strength.reason == "'large' never lost to the others"
     assert "never lost" in result(done, "judge", "bt_spearman").reason
     with_prior = run(rows, protocol=QUICK | {"prior": 1})
     assert result(with_prior, "people", "bradley_terry", "large").value > 1100

@@ -122,10 +122,10 @@ def test_key_and_choice_of_another_protocol_are_told_with_line_and_whose_they_ar
     write: Write, task: dict[str, Any], tail: str, key: str, readers: str
 ):
     path = write(task, tail)
-    (found,) = faults(path)
-    assert found.startswith(f"{path}:{line_of(path, key)}: ")
-    assert f"{key}: protocol '{task['output_type']}' does not read it; " in found
-    assert found.endswith(readers)
+    (fault,) = faults(path)
+    assert fault.startswith(f"{path}:{line_of(path, key)}: ")
+    assert f"{key}: protocol '{task['output_type']}' does not read it; " in fault
+    assert fault.endswith(readers)
 
 
 def test_every_fault_is_told_at_once_and_what_is_missing_too(write: Write):
@@ -155,16 +155,16 @@ def test_file_that_lacks_what_every_task_has_is_told_what_its_protocol_says_too(
 
 def test_choice_that_is_wrong_makes_no_key_missing_that_only_the_usual_choice_needs(write: Write):
     path = write(MATCHING, "doc_to_captions: a\ndoc_to_negatives: b\nprotocol: {measure: ngs}\n", doc_to_entries=None)
-    (found,) = faults(path)
-    assert "protocol.measure" in found
+    (fault,) = faults(path)
+    assert "protocol.measure" in fault
 
 
 def test_unknown_protocol_is_told_beside_the_other_faults(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text("task: x\noutput_type: agreemnt\n")
-    found = all_faults(path)
-    assert f"{path}:2: unknown protocol 'agreemnt'. Did you mean 'agreement'?" in found
-    assert f"{path}: key 'metadata' is missing" in found
+    faults = all_faults(path)
+    assert f"{path}:2: unknown protocol 'agreemnt'. Did you mean 'agreement'?" in faults
+    assert f"{path}: key 'metadata' is missing" in faults
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ def test_unknown_protocol_is_told_beside_the_other_faults(tmp_path: Path):
 )
 def test_choice_of_a_wrong_value_is_one_fault_with_line_and_key(write: Write, choices: str, message: str):
     path = write(AGREEMENT, f"protocol: {choices}\n")
-    (found,) = faults(path)
+    (fault,) = faults(path)
     if "human_range.1" in message:  # a list that is too short has no place for what is missing
-        assert found == f"{path}:{line_of(path, 'protocol')}: key 'protocol.human_range.1' is missing"
+        assert fault == f"{path}:{line_of(path, 'protocol')}: key 'protocol.human_range.1' is missing"
     else:
-        assert found.startswith(f"{path}:{line_of(path, 'protocol')}: {message}")
+        assert fault.startswith(f"{path}:{line_of(path, 'protocol')}: {message}")
 
 
 def test_recorded_choices_leave_out_those_of_other_protocols():

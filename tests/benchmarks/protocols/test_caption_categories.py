@@ -49,14 +49,14 @@ def run(folder: Path, resamples: int = 0, intervals: str = "bootstrap", **keys: 
 
 
 def values(done: TaskRun, metric: str) -> dict[str, Any]:
-    return {one.category: (one.value, one.n) for one in done.results if one.metric == metric}
+    return {result.category: (result.value, result.n) for result in done.results if result.metric == metric}
 
 
 def test_each_category_has_its_value_and_all_documents_theirs(folder: Path):
     done = run(folder)
     assert values(done, "length") == {"sea": (5.0, 3), "city": (4.0, 2), "": (23 / 5, 5)}
-    assert [one.category for one in done.results] == ["sea", "city", ""] * 2
-    assert {one.interval for one in done.results} == {None}
+    assert [result.category for result in done.results] == ["sea", "city", ""] * 2
+    assert {result.interval for result in done.results} == {None}
     assert done.results[0].label == ("length", "mean sea")
     assert done.samples["category"].to_pylist() == KINDS
     assert "mean city" in render([done])
@@ -78,7 +78,7 @@ def only(folder: Path, kind: str) -> str:
 
 def test_counts_are_never_percentages_but_shares_may_be(folder: Path):
     done = run(folder, scale=100)
-    assert [one.scale for one in done.results] == [1] * 3 + [100] * 3
+    assert [result.scale for result in done.results] == [1] * 3 + [100] * 3
 
 
 def test_value_of_all_may_be_the_unweighted_mean_of_categories(folder: Path):
@@ -94,10 +94,10 @@ def test_intervals_by_influence_are_of_the_category_alone(folder: Path, aggregat
     lengths, sea = np.array(WORDS), np.array(KINDS) == "sea"
     of_sea, of_city = (np.where(which, lengths - lengths[which].mean(), 0) / which.sum() for which in (sea, ~sea))
     whole = (of_sea + of_city) / 2 if aggregate == "categories" else (lengths - lengths.mean()) / 5
-    for one, influence in zip(done.results, (of_sea, of_city, whole), strict=True):
-        assert one.interval is not None
-        assert one.interval.method == "influence"
-        ratio = one.interval.stderr / np.sqrt((influence**2).sum())
+    for result, influence in zip(done.results, (of_sea, of_city, whole), strict=True):
+        assert result.interval is not None
+        assert result.interval.method == "influence"
+        ratio = result.interval.stderr / np.sqrt((influence**2).sum())
         assert ratio == pytest.approx(done.results[0].interval.stderr / np.sqrt((of_sea**2).sum()), rel=1e-6)
 
 
@@ -107,9 +107,13 @@ def test_metric_that_raises_has_no_value_in_any_category_and_says_why(folder: Pa
     text = json.dumps(task).replace('["length"]', "[length, !function own.broken]")
     (folder / "parts.yaml").write_text(text)
     done = capbench.evaluate(f"captions:{folder / 'said.jsonl'}", ["parts"], include_path=[folder], resamples=0)
-    broken = [one for one in done["parts"].results if one.metric == "broken"]
-    assert [(one.category, one.value, one.n) for one in broken] == [("sea", None, 0), ("city", None, 0), ("", None, 0)]
-    assert all(one.reason for one in broken)
+    broken = [result for result in done["parts"].results if result.metric == "broken"]
+    assert [(result.category, result.value, result.n) for result in broken] == [
+        ("sea", None, 0),
+        ("city", None, 0),
+        ("", None, 0),
+    ]
+    assert all(result.reason for result in broken)
 
 
 def test_counts_of_categories_are_checked(folder: Path):

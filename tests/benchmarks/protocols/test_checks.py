@@ -113,9 +113,9 @@ def test_part_of_the_categories_is_named(tmp_path: Path, kept: tuple[str, ...], 
     with pytest.raises(DataError) as caught:
         run(folder)
     assert f"({fault}; references: expected 14, found " in caught.value.message
-    made = run(folder, skip_checks=True).record
-    assert not made.is_whole
-    assert made.notes[0].startswith(f"the data failed its checks ({fault}")
+    record = run(folder, skip_checks=True).record
+    assert not record.is_whole
+    assert record.notes[0].startswith(f"the data failed its checks ({fault}")
 
 
 def test_check_that_the_protocol_cannot_make_fails_rather_than_passes(folder, tmp_path: Path):
@@ -158,7 +158,7 @@ NO_CATEGORIES = {
 _COLUMNS = "each reference is a column of its own, so that a document without one is no document"
 _UNCOUNTED = "no source says how many references there are"
 NO_REFERENCES = {
-    **dict.fromkeys((one for one in NO_DOCUMENTS if not one.startswith(("dci_", "vg_"))), "as its documents"),
+    **dict.fromkeys((task for task in NO_DOCUMENTS if not task.startswith(("dci_", "vg_"))), "as its documents"),
     **dict.fromkeys(("caparena_auto", "detailcaps", "detailcaps_3ref"), _COLUMNS),
     **dict.fromkeys(("caparena", "caparena_judge", "nebula", "nebula_released", "polaris", "vizwiz",
                      "vatex_eval_1ref", "vatex_eval_9ref"), _UNCOUNTED),
@@ -211,7 +211,7 @@ def assert_part_shows(planned: PlannedRun, documents: Documents) -> None:
     if planned.task.checks.references and isinstance(target, str) and isinstance(rows[0].get(target), list):
         fewer = [{**row, target: row[target][: -(-len(row[target]) // 2)]} for row in rows]
         if fewer != rows:
-            assert any("reference" in one for one in faults(planned, of_rows(documents, fewer)))
+            assert any("reference" in fault for fault in faults(planned, of_rows(documents, fewer)))
     category = planned.task.templates.get("doc_to_category")
     if len(planned.task.checks.categories) > 1 and isinstance(category, str) and category in rows[0]:
         first = rows[0][category]

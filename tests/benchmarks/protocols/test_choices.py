@@ -70,8 +70,8 @@ def choices(**columns: list[Any]) -> list[dict[str, Any]]:
 @pytest.fixture
 def cosine(tiny_encoder, tmp_path: Path) -> Callable[..., float]:
     def of(file: str, text: str, box: tuple[float, float, float, float] | None = None) -> float:
-        (image,) = [one.vectors[0] for one in tiny_encoder.images([ImageHandle(tmp_path / "photos" / file, box)])]
-        (words,) = [one.vectors[0] for one in tiny_encoder.texts([text])]
+        (image,) = [image.vectors[0] for image in tiny_encoder.images([ImageHandle(tmp_path / "photos" / file, box)])]
+        (words,) = [text.vectors[0] for text in tiny_encoder.texts([text])]
         return float(image @ words / np.linalg.norm(image) / np.linalg.norm(words))
 
     return of
@@ -95,8 +95,8 @@ def test_true_caption_is_held_against_all_false_ones(run: Callable[..., TaskRun]
 def test_box_is_the_part_of_the_image_that_is_shown(run: Callable[..., TaskRun], cosine: Callable[..., float]):
     boxes = [None, [0, 0, 20, 20], None, [3, 3, 30, 30], None, None]
     done = run(CHOICE | {"doc_to_box": "box"}, choices(box=boxes))
-    for row, box, found in zip(choices(), boxes, samples(done), strict=True):
-        assert found["own"] == pytest.approx(cosine(row["file"], row["caption"], box and tuple(box)), abs=1e-5)
+    for row, box, sample in zip(choices(), boxes, samples(done), strict=True):
+        assert sample["own"] == pytest.approx(cosine(row["file"], row["caption"], box and tuple(box)), abs=1e-5)
 
 
 @pytest.mark.parametrize(("ties", "value"), [("wrong", 0), ("right", 1), ("half", 0.5)])
@@ -124,17 +124,17 @@ def test_categories_and_their_levels_have_results(run: Callable[..., TaskRun]):
     task = CHOICE | {"doc_to_category": ["kind", "part"], "protocol": {"measure": "neg", "category_levels": 2}}
     done = run(task, choices(kind=kinds, part=parts))
     hits = np.array([row["hit"] for row in samples(done)])
-    found = {result.category: result.value for result in done.results}
+    value_of = {result.category: result.value for result in done.results}
     leaves = {
         f"{kind}/{part}": hits[[(k, p) == (kind, part) for k, p in zip(kinds, parts, strict=True)]].mean()
         for kind in ("thing", "deed")
         for part in "xy"
     }
-    assert {name: found[name] for name in leaves} == pytest.approx(leaves)
+    assert {name: value_of[name] for name in leaves} == pytest.approx(leaves)
     of_kind = {kind: (leaves[f"{kind}/x"] + leaves[f"{kind}/y"]) / 2 for kind in ("thing", "deed")}
-    assert {name: found[name] for name in of_kind} == pytest.approx(of_kind)
-    assert found[""] == pytest.approx(np.mean(list(of_kind.values())))
-    assert list(found) == ["thing", "thing/x", "thing/y", "deed", "deed/x", "deed/y", ""]
+    assert {name: value_of[name] for name in of_kind} == pytest.approx(of_kind)
+    assert value_of[""] == pytest.approx(np.mean(list(of_kind.values())))
+    assert list(value_of) == ["thing", "thing/x", "thing/y", "deed", "deed/x", "deed/y", ""]
     assert {result.category: result.n for result in done.results}["deed/x"] == 3
     # What texts alone reach is of the same part.
     assert [result.alone["chance"] for result in done.results] == pytest.approx([1 / 3] * 7)
@@ -190,11 +190,11 @@ def test_square_has_scores_of_texts_images_and_groups(run: Callable[..., TaskRun
         image = s[0, 0] > s[1, 0] and s[1, 1] > s[0, 1]
         expected[number] = text, image, text and image
         assert samples(done)[number]["cosines"] == pytest.approx(s.ravel(), abs=1e-5)
-    found = [[row[f"{name}_hit"] for name in ("text", "image", "group")] for row in samples(done)]
-    assert found == expected.tolist()
-    assert [one.metric for one in done.results] == ["text", "image", "group"]
-    assert [one.value for one in done.results] == pytest.approx(expected.mean(axis=0))
-    assert [one.n for one in done.results] == [3, 3, 3]
+    hits = [[row[f"{name}_hit"] for name in ("text", "image", "group")] for row in samples(done)]
+    assert hits == expected.tolist()
+    assert [result.metric for result in done.results] == ["text", "image", "group"]
+    assert [result.value for result in done.results] == pytest.approx(expected.mean(axis=0))
+    assert [result.n for result in done.results] == [3, 3, 3]
 
 
 def test_chance_of_a_square_is_that_of_random_cosines(run: Callable[..., TaskRun]):
@@ -203,8 +203,8 @@ def test_chance_of_a_square_is_that_of_random_cosines(run: Callable[..., TaskRun
     image = (table[:, 0, 0] > table[:, 1, 0]) & (table[:, 1, 1] > table[:, 0, 1])
     drawn = [text.mean(), image.mean(), (text & image).mean()]
     results = run(SQUARE, squares()).results
-    assert [one.alone["chance"] for one in results] == pytest.approx(drawn, abs=0.01)
-    assert [one.best_alone for one in results] == [("texts", 0)] * 3
+    assert [result.alone["chance"] for result in results] == pytest.approx(drawn, abs=0.01)
+    assert [result.best_alone for result in results] == [("texts", 0)] * 3
 
 
 def test_square_of_which_an_image_is_missing_is_left_out_as_a_whole(run: Callable[..., TaskRun]):
@@ -212,7 +212,7 @@ def test_square_of_which_an_image_is_missing_is_left_out_as_a_whole(run: Callabl
     rows[1]["second"] = "gone.png"
     done = run(SQUARE, rows)
     assert [row["id"] for row in samples(done) if row["failure"] is None] == ["0", "2"]
-    assert {one.n for one in done.results} == {2}
+    assert {result.n for result in done.results} == {2}
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ GOOD = {"captions": ["A boat."], "negatives": ["A car."]}
     ],
 )
 def test_entry_that_cannot_be_matched_is_named(run: Callable[..., TaskRun], entries: Any, reason: str):
-    rows = [{"photo": "0.png", "entries": one} for one in ([GOOD], entries)]
+    rows = [{"photo": "0.png", "entries": value} for value in ([GOOD], entries)]
     done = run(ENTRIES | {"image_folder": "photos", "protocol": {"measure": "neg"}}, rows)
     assert done.results[0].n == 1
     (failure,) = done.record.failures
@@ -301,7 +301,7 @@ def test_box_outside_its_image_costs_the_image(run: Callable[..., TaskRun]):
 )
 def test_image_that_is_not_there_is_named(run, tmp_path: Path, folders: dict[str, str], reason: str):
     photo = "0.png" if folders else str(tmp_path / "photos" / "0.png")
-    done = run(ENTRIES | folders, [{"photo": one, "entries": [GOOD]} for one in (photo, "gone.png")])
+    done = run(ENTRIES | folders, [{"photo": file, "entries": [GOOD]} for file in (photo, "gone.png")])
     assert done.results[0].n == 1
     (failure,) = done.failures
     assert (failure["stage"], failure["samples"]) == ("image", ["1"])

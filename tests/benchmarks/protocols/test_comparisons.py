@@ -35,12 +35,12 @@ def rated(good: np.ndarray = GOOD, poor: np.ndarray = POOR, images: list[str] = 
 
 def test_metrics_are_compared_by_the_statistic_of_the_rows_that_all_scored():
     missing = np.array([1.0, 2.0, 4.0, 3.0, 5.0, NAN])
-    found = agreement().compare(rated(good=missing), Pearson(), DRAWS)
-    assert found.estimates["good"].value == pytest.approx(np.corrcoef(missing[:5], HUMAN[:5])[0, 1])
+    comparison = agreement().compare(rated(good=missing), Pearson(), DRAWS)
+    assert comparison.estimates["good"].value == pytest.approx(np.corrcoef(missing[:5], HUMAN[:5])[0, 1])
     # The sixth row is left out of the other metric, too.
-    assert found.estimates["poor"].value == pytest.approx(np.corrcoef(POOR[:5], HUMAN[:5])[0, 1])
-    assert (found.n, found.groups, found.higher_is_better) == (5, 5, True)
-    assert [len(one.resampled.values) for one in found.estimates.values()] == [50, 50]
+    assert comparison.estimates["poor"].value == pytest.approx(np.corrcoef(POOR[:5], HUMAN[:5])[0, 1])
+    assert (comparison.n, comparison.groups, comparison.higher_is_better) == (5, 5, True)
+    assert [len(estimate.resampled.values) for estimate in comparison.estimates.values()] == [50, 50]
 
 
 def test_ratings_are_arranged_and_scores_rounded_as_the_task_says():
@@ -63,23 +63,25 @@ def test_one_statistic_a_rater_has_no_williams_test():
 
 
 def test_pearson_has_williams_test_which_supposes_distinct_images_and_other_statistics_have_none():
-    found = agreement().compare(rated(), Pearson(), DRAWS)
-    r = [np.corrcoef(one, other)[0, 1] for one, other in ((GOOD, HUMAN), (POOR, HUMAN), (GOOD, POOR))]
-    assert found.classical
-    assert found.classical("good", "poor") == {"Williams": pytest.approx(williams_test(*r, 6)[1])}
-    assert found.supposes_independence == ""
+    comparison = agreement().compare(rated(), Pearson(), DRAWS)
+    r = [np.corrcoef(values, other)[0, 1] for values, other in ((GOOD, HUMAN), (POOR, HUMAN), (GOOD, POOR))]
+    assert comparison.classical
+    assert comparison.classical("good", "poor") == {"Williams": pytest.approx(williams_test(*r, 6)[1])}
+    assert comparison.supposes_independence == ""
     assert agreement().compare(rated(), KendallB(), DRAWS).classical is None
-    found = agreement().compare(rated(images=list("aabbcc")), Pearson(), DRAWS)
-    assert (found.n, found.groups, found.supposes_independence) == (6, 3, "Williams' test")
+    comparison = agreement().compare(rated(images=list("aabbcc")), Pearson(), DRAWS)
+    assert (comparison.n, comparison.groups, comparison.supposes_independence) == (6, 3, "Williams' test")
     tau = agreement().compare(rated(images=list("aabbcc")), KendallB(), DRAWS)
     assert tau.supposes_independence == ""
 
 
 def test_williams_test_of_three_rows_is_undefined():
     scores = {"good": GOOD[:3], "poor": POOR[:3]}
-    found = agreement().compare(ComparedRows(list("abc"), scores, Ratings.of([[1.0], [2.0], [3.0]])), Pearson(), DRAWS)
-    assert found.classical
-    assert found.classical("good", "poor") == {"Williams": None}
+    comparison = agreement().compare(
+        ComparedRows(list("abc"), scores, Ratings.of([[1.0], [2.0], [3.0]])), Pearson(), DRAWS
+    )
+    assert comparison.classical
+    assert comparison.classical("good", "poor") == {"Williams": None}
 
 
 def pairs(images: str, *credit: list[float]) -> PairedEstimates:
@@ -88,14 +90,14 @@ def pairs(images: str, *credit: list[float]) -> PairedEstimates:
 
 
 def test_pairs_are_compared_by_what_they_count_on_average():
-    found = pairs("aabbcd", [1.0, 1.0, 1.0, 1.0, 0.0, NAN], [1.0, 0.0, 0.0, 0.0, 1.0, 1.0])
-    assert {name: one.value for name, one in found.estimates.items()} == {"one": 0.8, "other": 0.4}
-    assert (found.n, found.groups, found.supposes_independence) == (5, 3, "McNemar's test")
-    assert found.higher_is_better
-    assert found.classical
+    comparison = pairs("aabbcd", [1.0, 1.0, 1.0, 1.0, 0.0, NAN], [1.0, 0.0, 0.0, 0.0, 1.0, 1.0])
+    assert {name: estimate.value for name, estimate in comparison.estimates.items()} == {"one": 0.8, "other": 0.4}
+    assert (comparison.n, comparison.groups, comparison.supposes_independence) == (5, 3, "McNemar's test")
+    assert comparison.higher_is_better
+    assert comparison.classical
     # Of the four pairs on which they disagree, three are right by the one and one by the other.
-    assert found.classical("one", "other")["McNemar"] == pytest.approx(binomtest(3, 4).pvalue)
-    assert set(found.classical("one", "other")) == {"McNemar", "McNemar mid-p"}
+    assert comparison.classical("one", "other")["McNemar"] == pytest.approx(binomtest(3, 4).pvalue)
+    assert set(comparison.classical("one", "other")) == {"McNemar", "McNemar mid-p"}
     # Of distinct images they are independent; of a quarter there is no test, and of none that both judged nothing.
     assert pairs("ab", [1.0, 0.0], [0.0, 1.0]).supposes_independence == ""
     quarter = pairs("abc", [0.5, 0.25, 1.0], [1.0, 0.0, 1.0]).classical
@@ -109,11 +111,11 @@ def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_caption
     values = {"small": np.array([1.0, 2.0, NAN, 6.0]), "large": np.array([2.0, 4.0, 9.0, 6.0])}
     steps: list[tuple[int, int]] = []
     draws = Draws(20, 7, lambda done, total: steps.append((done, total)))
-    found = GenerateUntil(ProtocolSettings()).compare(ComparedRows(list("aaaa"), values), None, draws)
-    assert {name: one.value for name, one in found.estimates.items()} == {"small": 3.0, "large": 4.0}
+    comparison = GenerateUntil(ProtocolSettings()).compare(ComparedRows(list("aaaa"), values), None, draws)
+    assert {name: estimate.value for name, estimate in comparison.estimates.items()} == {"small": 3.0, "large": 4.0}
     # A document is an image, whatever it is called.
-    assert (found.n, found.groups) == (3, 3)
-    assert found.classical is None
+    assert (comparison.n, comparison.groups) == (3, 3)
+    assert comparison.classical is None
     assert steps[-1] == (20, 20)
     # Two documents are enough, and one is not.
     both = {"small": np.array([1.0, 3.0]), "large": np.array([2.0, 4.0])}

@@ -168,12 +168,14 @@ def test_caption_of_a_captioner_that_loops_is_kept_and_counted_in_full(folder: P
     assert [row["impatient"] for row in rows[:3]] == [20_000, 20_000, 5]
     # Of 7,500 words three are new.
     assert [row["rep_1"] for row in rows[:3]] == [7_497, 7_998, 0]
-    assert [(one["stage"], one["reason"], one["samples"]) for one in done.record.remarks] == [
+    assert [(remark["stage"], remark["reason"], remark["samples"]) for remark in done.record.remarks] == [
         ("candidate", "is cut at 20,000 characters for Impatient", ["d0", "d1"])
     ]
     assert done.record.generation["mean_words"] == (7_500 + 8_000 + 2 + 4 + 5) / 5
     Counter.batches.clear()
-    assert [one.value for one in run(folder, metrics=metrics).results] == [one.value for one in done.results]
+    assert [result.value for result in run(folder, metrics=metrics).results] == [
+        result.value for result in done.results
+    ]
     assert asked() == []
 
 
@@ -209,8 +211,8 @@ def test_captions_that_say_nothing_count_as_empty_ones_with_their_references(fol
     assert done.record.documents.to_json() == {"original": 5, "effective": 5}
     assert done.is_complete
     assert [row["candidate"] for row in done.samples.to_pylist()[1:4]] == [""] * 3
-    told = "3 captions counted as empty: 1 × is empty, 1 × has no letter or digit, 1 × is not text but int"
-    assert told in render([done])
+    line = "3 captions counted as empty: 1 × is empty, 1 × has no letter or digit, 1 × is not text but int"
+    assert line in render([done])
     assert json.loads(render([done], "json"))[0]["empty"] == 3
     Counter.batches.clear()
     # An empty caption is an answer, and is not asked for again.
@@ -258,8 +260,8 @@ def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(
     folder: Path, of: str, monkeypatch: pytest.MonkeyPatch
 ):
     # Of the last two documents it says nothing at all.
-    given = Captioned({0: Caption("a dog"), 2: Caption("a cat")}, **{of: {1: "HTTP 500"}})
-    monkeypatch.setattr(Counter, "stream", lambda self, requests, batch_size=None: iter([given]))
+    captioned = Captioned({0: Caption("a dog"), 2: Caption("a cat")}, **{of: {1: "HTTP 500"}})
+    monkeypatch.setattr(Counter, "stream", lambda self, requests, batch_size=None: iter([captioned]))
     done = run(folder, limit=3)
     assert failures(done) == {f"{'model' if of == 'failures' else 'image'} HTTP 500": ["d1"]}
     assert done.is_complete == (of == "unseen")
@@ -279,8 +281,8 @@ def test_remedy_is_that_of_the_step_that_failed(
     folder: Path, answer: dict[str, Any], remedy: str, monkeypatch: pytest.MonkeyPatch
 ):
     def stream(self: Counter, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
-        ((kind, one),) = answer.items()
-        yield Captioned(**{kind: dict.fromkeys(range(len(requests)), one)})
+        ((kind, value),) = answer.items()
+        yield Captioned(**{kind: dict.fromkeys(range(len(requests)), value)})
 
     monkeypatch.setattr(Counter, "stream", stream)
     with pytest.raises(DataError, match="no caption can be scored; first failure: d0: ") as caught:
@@ -303,11 +305,11 @@ def test_strict_stops_at_the_first_missing_caption(folder: Path):
 
 
 def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: Path):
-    found = run(folder, resamples=5, intervals="influence").results[0].interval
+    interval = run(folder, resamples=5, intervals="influence").results[0].interval
     by_resamples = run(folder, resamples=2000).results[0].interval
-    assert (found.method, found.resamples) == ("influence", 0)
+    assert (interval.method, interval.resamples) == ("influence", 0)
     # Few captions: the bootstrap's variance is smaller by their number less one over it.
-    assert 1 < found.stderr / by_resamples.stderr < 1.3
+    assert 1 < interval.stderr / by_resamples.stderr < 1.3
     assert run(folder, resamples=0, intervals="influence").results[0].interval is None
 
 

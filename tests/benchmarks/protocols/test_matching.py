@@ -154,7 +154,7 @@ def test_wrong_copy_fails_its_checks_before_anything_is_encoded(counting: Counti
 
 def test_entries_with_too_few_captions_are_left_out_and_counted(released_processing: Run):
     failures = released_processing["dci_pick5_scm"].record.failures
-    assert [(one["reason"], one["samples"]) for one in failures if one["stage"] == "candidate"] == [
+    assert [(failure["reason"], failure["samples"]) for failure in failures if failure["stage"] == "candidate"] == [
         ("has 4 of the 5 captions that the task needs", ["sa_3|m-2-sc"]),
         ("has 1 of the 5 captions that the task needs", ["sa_3|m-5-sc"]),
     ]
@@ -165,13 +165,13 @@ def test_captions_compete_within_their_image_where_the_task_says_so(
 ):
     include = task_file(protocol={"measure": "scm", "grouping": "per_image"})
     by_image = evaluate(tiny_encoder, folder, "mine", include_path=[include])["mine"].samples.to_pylist()
-    found = [row for row in by_image if row["image"]]
-    assert len(found) == 25
+    with_image = [row for row in by_image if row["image"]]
+    assert len(with_image) == 25
     # In a run of its own an image of at most eight entries is one block.
     for image in ("sa_1", "sa_2", "sa_5"):
         (folder / "splits.json").write_text(json.dumps({"test": [f"{image}.json"]}))
         alone = evaluate(tiny_encoder, folder, "dci_all_scm")["dci_all_scm"].samples.to_pylist()
-        assert [row for row in found if row["image"] == f"{image}.png"] == alone
+        assert [row for row in with_image if row["image"] == f"{image}.png"] == alone
 
 
 @pytest.mark.parametrize(("size", "rivals"), [(1, 0), (24, 24), (25, 25)])
@@ -214,9 +214,9 @@ def test_interval_by_influence_is_over_images(tiny_encoder, folder: Path):
         evaluate(tiny_encoder, folder, "dci_all_neg", resamples=500, intervals=way)
         for way in ("bootstrap", "influence")
     )
-    found, other = (one["dci_all_neg"].results[0].interval for one in (by_influence, by_resamples))
-    assert found is not None and other is not None and found.method == "influence"
-    assert 0.9 < found.stderr / other.stderr < 1.6
+    interval, other = (run["dci_all_neg"].results[0].interval for run in (by_influence, by_resamples))
+    assert interval is not None and other is not None and interval.method == "influence"
+    assert 0.9 < interval.stderr / other.stderr < 1.6
 
 
 def test_fingerprint_changes_with_what_is_matched(tiny_encoder, folder: Path):
@@ -256,7 +256,7 @@ def test_number_is_put_beside_the_published_one_of_the_same_model(
     monkeypatch.setattr(aliases, "ALIAS_FOLDER", tmp_path)
     run = evaluate("small", dci, task, include_path=[task_file()])
     published = run[task].record.published
-    assert [one.printed for one in published.values()] == ([printed] if printed else [])
+    assert [entry.printed for entry in published.values()] == ([printed] if printed else [])
     assert (printed or "SCM") in run.table()
 
 

@@ -45,7 +45,7 @@ def run(folder: Path, captions: list[dict], *more: str, **settings: object) -> T
     ],
 )
 def test_captions_are_found_by_image_number_or_id(tmp_path: Path, ids: list[tuple[str, int]], more: str):
-    captions = [{column: one, "caption": text} for (column, one), text in zip(ids, IMAGES.values(), strict=True)]
+    captions = [{column: key, "caption": text} for (column, key), text in zip(ids, IMAGES.values(), strict=True)]
     assert run(tmp_path, captions, more).results[0].value == pytest.approx(1.0)
 
 
@@ -95,7 +95,7 @@ def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
 def test_recorded_null_is_an_empty_caption_and_no_missing_one(tmp_path: Path):
     captions = [{"image_id": image, "caption": text if image else None} for image, text in IMAGES.items()]
     record = run(tmp_path, captions).record
-    assert [(one["reason"], one["samples"]) for one in record.empty_captions] == [("is null", ["1"])]
+    assert [(entry["reason"], entry["samples"]) for entry in record.empty_captions] == [("is null", ["1"])]
     assert record.subset is None
     assert record.documents.effective == 3
 

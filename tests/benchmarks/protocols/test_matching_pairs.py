@@ -52,9 +52,9 @@ class Recording(BlipItm):
 
 @pytest.fixture(scope="module")
 def encoder(blip: Path) -> Recording:
-    made = Recording(str(blip), max_tokens=64, device="cpu")
-    made.recorded = []
-    return made
+    recording = Recording(str(blip), max_tokens=64, device="cpu")
+    recording.recorded = []
+    return recording
 
 
 def evaluate(encoder: Any, folder: Path, task: str, **settings: Any) -> Run:
@@ -88,17 +88,17 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(encoder: Recording, dci: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
-    found = {}
+    by_task = {}
     for task in ("dci_all_scm", "dci_all_neg"):
         encoder.recorded.clear()
         run = evaluate(encoder, dci, task, store=tmp_path_factory.mktemp("store") / "store.sqlite")
-        found[task] = Finished(run, list(encoder.recorded))
-    return found
+        by_task[task] = Finished(run, list(encoder.recorded))
+    return by_task
 
 
 @pytest.fixture(scope="module")
 def runs(finished: dict[str, Finished]) -> dict[str, Run]:
-    return {task: one.run for task, one in finished.items()}
+    return {task: entry.run for task, entry in finished.items()}
 
 
 def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encoder: BlipItm, dci: Path):
@@ -107,7 +107,7 @@ def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encod
     assert {row["hit"] for row in rows} == {0.0, 1.0}
     for at, row in whole_images(rows):
         start = at // 8 * 8
-        scores = score(encoder, dci, row, [one["candidates"][0] for one in rows[start : start + 8]])
+        scores = score(encoder, dci, row, [other["candidates"][0] for other in rows[start : start + 8]])
         assert row["own"] == scores[at - start]
         assert row["rival"] == np.delete(scores, at - start).max()
         assert row["hit"] == (int(scores.argmax()) == at - start)
@@ -156,7 +156,7 @@ def test_image_that_breaks_off_is_left_out_whole_and_the_others_close_up(encoder
     kept = [row for row in broken.samples.to_pylist() if row["failure"] is None]
     assert kept == [row for row in without.samples.to_pylist() if row["failure"] is None]
     assert broken.record.documents.to_json() == {"original": 5, "effective": 4}
-    (failure,) = [one for one in broken.record.failures if one["stage"] == "image"]
+    (failure,) = [failure for failure in broken.record.failures if failure["stage"] == "image"]
     assert failure["samples"] == ["sa_2"]
 
 
@@ -171,7 +171,7 @@ def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(blip: Path, 
             same.append(row["id"])
             assert row["own"] == row["rival"]
     assert 0 < len(same) < 25
-    (remark,) = [one for one in run.record.remarks if "once both are cut" in one["reason"]]
+    (remark,) = [remark for remark in run.record.remarks if "once both are cut" in remark["reason"]]
     assert remark["count"] == len(same)
     assert run.record.truncation["neg"].identical == len(same)
     assert run.record.truncation["neg"].context_length == 4

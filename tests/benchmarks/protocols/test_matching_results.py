@@ -35,7 +35,7 @@ def group(*rows: list[list[float]]) -> list[EntryVectors]:
 
 
 def neg(captions: list[float], negatives: list[float], ties: Ties = "wrong") -> float:
-    texts = [np.array([[one, 0] for one in row], dtype=np.float32) for row in (captions, negatives)]
+    texts = [np.array([[value, 0] for value in row], dtype=np.float32) for row in (captions, negatives)]
     return prefer_captions(EntryVectors(np.float32([1, 0]), *texts), ties).hit
 
 
@@ -52,7 +52,7 @@ def neg(captions: list[float], negatives: list[float], ties: Ties = "wrong") -> 
     ],
 )
 def test_images_find_their_captions(table: list[list[list[float]]], hits: list[bool]):
-    assert [one.hit for one in match_captions(table_of(group(*table)))] == hits
+    assert [match.hit for match in match_captions(table_of(group(*table)))] == hits
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
@@ -62,8 +62,8 @@ def test_of_equal_captions_the_first_is_found_wherever_they_stand(count: int, di
     text, image = generator.normal(size=(2, 1, dimension)).astype(np.float32)
     entry = EntryVectors(image[0], text, text[:0])
     hits = match_captions(table_of([entry] * count))
-    assert [one.hit for one in hits] == [True] + [False] * (count - 1)
-    assert all(one.own == one.rival for one in hits)
+    assert [hit.hit for hit in hits] == [True] + [False] * (count - 1)
+    assert all(hit.own == hit.rival for hit in hits)
 
 
 def test_cosines_that_decided_are_given_and_an_entry_alone_is_right_without_a_rival():
@@ -96,7 +96,7 @@ def square(table: list[list[float]], ties: Ties = "wrong") -> Square:
     unit = np.float32([1, 0])
 
     def entry(own: float, other: float) -> EntryVectors:
-        return EntryVectors(unit, *(np.array([[one, 0]], dtype=np.float32) for one in (own, other)))
+        return EntryVectors(unit, *(np.array([[value, 0]], dtype=np.float32) for value in (own, other)))
 
     return match_square(entry(first[0], first[1]), entry(second[1], second[0]), ties)
 
@@ -117,9 +117,9 @@ def square(table: list[list[float]], ties: Ties = "wrong") -> Square:
 def test_square_is_right_where_images_and_captions_find_each_other(
     table: list[list[float]], text: float, image: float, group: float
 ):
-    found = square(table)
-    assert (found.text, found.image, found.group) == (text, image, group)
-    assert found.cosines == pytest.approx(np.array(table))
+    hits = square(table)
+    assert (hits.text, hits.image, hits.group) == (text, image, group)
+    assert hits.cosines == pytest.approx(np.array(table))
 
 
 def test_ties_of_a_square_may_count_as_right():
@@ -220,43 +220,43 @@ def test_categories_that_are_left_out_are_in_no_mean():
 
 def entries(*choices: tuple[list[str], list[str]], images: str = "") -> tuple[list[MatchEntry], dict[str, str]]:
     """Return an entry for each list of captions and of negatives; ``images`` has a letter for the image of each."""
-    made = [
+    entries = [
         MatchEntry(str(n), str(n), ImageHandle(b""), tuple(own), tuple(others))
         for n, (own, others) in enumerate(choices)
     ]
-    return made, {str(n): (images or "abcdefgh")[n] for n in range(len(made))}
+    return entries, {str(n): (images or "abcdefgh")[n] for n in range(len(entries))}
 
 
 def credits_of(*choices: tuple[list[str], list[str]], images: str = "", ties: str = "wrong") -> list[dict]:
-    made, names = entries(*choices, images=images)
-    alone = TextAlone(made, names, ties)  # type: ignore[arg-type]
-    return [dict(zip(RULES, alone.credit(one), strict=True)) for one in made]
+    documents, names = entries(*choices, images=images)
+    alone = TextAlone(documents, names, ties)  # type: ignore[arg-type]
+    return [dict(zip(RULES, alone.credit(document), strict=True)) for document in documents]
 
 
 def test_chance_is_that_all_own_captions_come_before_all_negatives():
     own = [(["a"], ["b"]), (["a"], ["b", "c", "d", "e"]), (["a", "b"], ["c"])]
-    assert [one["chance"] for one in credits_of(*own)] == [1 / 2, 1 / 5, 1 / 3]
+    assert [credit["chance"] for credit in credits_of(*own)] == [1 / 2, 1 / 5, 1 / 3]
 
 
 def test_length_decides_in_both_directions_and_ties_as_the_task_says():
     choices = (["a dog"], ["a small dog"]), (["a red cat"], ["a cat"]), (["one"], ["two"])
-    found = credits_of(*choices)
-    assert [one["shorter"] for one in found] == [1, 0, 0]
-    assert [one["longer"] for one in found] == [0, 1, 0]
+    earned = credits_of(*choices)
+    assert [credit["shorter"] for credit in earned] == [1, 0, 0]
+    assert [credit["longer"] for credit in earned] == [0, 1, 0]
     assert [credits_of(*choices, ties=tie)[2]["shorter"] for tie in ("wrong", "half", "right")] == [0, 0.5, 1]
 
 
 def test_every_own_caption_must_beat_every_negative():
-    (found,) = credits_of((["a", "ccc"], ["bb"]))
-    assert (found["shorter"], found["longer"]) == (0, 0)
+    (credit,) = credits_of((["a", "ccc"], ["bb"]))
+    assert (credit["shorter"], credit["longer"]) == (0, 0)
 
 
 def test_words_of_other_images_give_the_true_caption_away_and_those_of_the_own_image_tell_nothing():
     choices = [([f"a dog on a {place}"], [f"a dog a on {place}"]) for place in ("bed", "car", "hill")]
-    assert [one["words"] for one in credits_of(*choices)] == [1, 1, 1]
-    assert [one["words"] for one in credits_of(*choices, images="aaa")] == [0, 0, 0]
+    assert [credit["words"] for credit in credits_of(*choices)] == [1, 1, 1]
+    assert [credit["words"] for credit in credits_of(*choices, images="aaa")] == [0, 0, 0]
     # An image alone has the others to learn from, and the others have it.
-    assert [one["words"] for one in credits_of(*choices, images="aab")] == [1, 1, 1]
+    assert [credit["words"] for credit in credits_of(*choices, images="aab")] == [1, 1, 1]
 
 
 def test_words_are_judged_by_their_mean_not_by_their_number():
@@ -268,5 +268,5 @@ def test_words_are_judged_by_their_mean_not_by_their_number():
 
 def test_the_same_words_in_two_orders_that_occur_nowhere_else_tie():
     seen = [(["a b c d e f g"], ["g f a b"]), (["c d e"], ["f g"])]
-    found = credits_of(*seen, (["b d f a c e g"], ["g c f b e a d"]), ties="half")[2]
-    assert found["words"] == 0.5
+    credit = credits_of(*seen, (["b d f a c e g"], ["g c f b e a d"]), ties="half")[2]
+    assert credit["words"] == 0.5

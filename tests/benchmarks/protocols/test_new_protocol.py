@@ -88,11 +88,11 @@ class Naming(Protocol[NamingSettings]):
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read the names; there is nothing to score."""
-        found = self._names(job, failures)
-        names = list(found.values())
+        name_of = self._names(job, failures)
+        names = list(name_of.values())
         nothing = Items(ids=[], candidates=[], references=[], weights=np.zeros(0))
-        columns = {"id": [*found], "image": [*found], "names": names}
-        yield Shard(nothing, np.zeros(0, np.int64), columns, {"named": np.array([bool(one) for one in names])})
+        columns = {"id": [*name_of], "image": [*name_of], "names": names}
+        yield Shard(nothing, np.zeros(0, np.int64), columns, {"named": np.array([bool(name) for name in names])})
         return Summary(len(names))
 
     def results(
@@ -174,9 +174,9 @@ def bench(tasks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     monkeypatch.chdir(tasks.parent)
 
     def bench(*arguments: object, code: int = 0) -> tuple[str, str]:
-        found = main([str(one) for one in arguments])
+        status = main([str(argument) for argument in arguments])
         printed = capsys.readouterr()
-        assert found == code, printed.err
+        assert status == code, printed.err
         return printed.out, printed.err
 
     return bench
@@ -273,7 +273,7 @@ def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., P
 def test_runs_of_a_protocol_that_compares_none_are_refused_with_those_that_do(bench: Bench, finished: Finished):
     _, err = bench("compare", finished("names"), code=2)
     assert "runs of protocol 'naming' cannot be compared" in err
-    assert f"Comparable protocols: {', '.join(names_where(lambda one: one.comparable))}." in err
+    assert f"Comparable protocols: {', '.join(names_where(lambda protocol: protocol.comparable))}." in err
 
 
 def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, finished: Finished, captioned: list[Path]):
@@ -283,7 +283,7 @@ def test_plots_show_it_by_what_it_says_of_itself(bench: Bench, finished: Finishe
     bench("plot", "length", model, "-o", "words.svg")
     _, err = bench("plot", "ratings", model, "-o", "none.svg", code=1)
     assert "the captions of task 'audiences' (protocol for_audience) have no human ratings" in err
-    assert f"Plot runs of tasks with protocol {' or '.join(names_where(lambda one: one.rated))}" in err
+    assert f"Plot runs of tasks with protocol {' or '.join(names_where(lambda protocol: protocol.rated))}" in err
     _, err = bench("plot", "agreement", model, "-o", "none.svg", code=1)
     assert "Plot runs of tasks with protocol agreement or battles or by_mood" in err
     _, err = bench("plot", "length", finished("names"), "-o", "none.svg", code=1)
@@ -295,15 +295,15 @@ def test_leaderboard_lays_its_tables_out_by_subject(bench: Bench, finished: Fini
     finished("names")
     bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     board = json.loads(Path("board/leaderboard.json").read_text())
-    tables = {one["task"]: one for one in board["tables"]}
-    assert {task: len(one["rows"]) for task, one in tables.items()} == {"audiences": 2, "moods": 2, "names": 1}
+    tables = {table["task"]: table for table in board["tables"]}
+    assert {task: len(table["rows"]) for task, table in tables.items()} == {"audiences": 2, "moods": 2, "names": 1}
     page = Path("board/README.md").read_text()
     assert "| Metric " in page
     assert "| Model " in page
     assert [row["name"] for row in tables["moods"]["rows"]] == ["ROUGE-L", "length"]
     assert tables["names"]["rows"][0]["cells"][0]["value"] == 0.75
     # A count of words is no percentage where it is the number itself; a correlation with it is one.
-    scales = {task: [column["scale"] for column in one["columns"]] for task, one in tables.items()}
+    scales = {task: [column["scale"] for column in table["columns"]] for task, table in tables.items()}
     assert scales == {"audiences": [100, 1], "moods": [100, 100], "names": [100]}
     bench("leaderboard", "check", "--runs", "runs", "--output", "board")
 
@@ -322,8 +322,8 @@ def test_export_writes_its_numbers_in_every_format(
     bench("export", "lm-eval", "runs", "-o", "logged")
     (asked, *_) = map(json.loads, next(Path("logged").rglob("samples_audiences_*")).read_text().splitlines())
     assert asked["arguments"]["gen_args_0"]["arg_0"] == "Describe."
-    (given, *_) = map(json.loads, next(Path("logged").rglob("samples_moods_*")).read_text().splitlines())
-    assert given["arguments"] == {}
+    (logged, *_) = map(json.loads, next(Path("logged").rglob("samples_moods_*")).read_text().splitlines())
+    assert logged["arguments"] == {}
 
 
 def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Path):
@@ -332,7 +332,7 @@ def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Pat
     assert list(Path("lm_eval").rglob("*moods*.yaml"))
     _, err = bench(*export, "names", code=2)
     assert "its output_type is 'naming'" in err
-    assert f"tasks of {', '.join(names_where(lambda one: one.lm_eval))} can be exported" in err
+    assert f"tasks of {', '.join(names_where(lambda protocol: protocol.lm_eval))} can be exported" in err
 
 
 # --- where it is not installed
@@ -342,13 +342,13 @@ def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
     bench: Bench, finished: Finished, captioned: list[Path], monkeypatch: pytest.MonkeyPatch
 ):
     rated = finished("moods")
-    known = {name: one for name, one in protocols._entries.items() if name != "by_mood"}
+    known = {name: entry for name, entry in protocols._entries.items() if name != "by_mood"}
     monkeypatch.setattr(protocols, "_entries", known)
     reason = "task 'moods': protocol 'by_mood' is not installed"
     _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     assert f"left out: {rated.relative_to('runs')}: {reason}" in err
     board = json.loads(Path("board/leaderboard.json").read_text())
-    assert [one["task"] for one in board["tables"]] == ["audiences"]
+    assert [table["task"] for table in board["tables"]] == ["audiences"]
     _, err = bench("export", "csv", "runs", "-o", "all.csv", code=1)
     assert f"left out: {rated / 'run.json'}: {reason}" in err
     assert "moods" not in Path("all.csv").read_text()
@@ -372,7 +372,7 @@ def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itsel
     monkeypatch.setitem(protocols._entries, "by_mood", Older)
     _, err = bench("leaderboard", "build", "--runs", "runs", "--output", "board")
     assert "task 'moods': protocol 'by_mood' has no setting mood = 'glad'" in err
-    assert [one["task"] for one in json.loads(Path("board/leaderboard.json").read_text())["tables"]] == ["names"]
+    assert [table["task"] for table in json.loads(Path("board/leaderboard.json").read_text())["tables"]] == ["names"]
 
 
 def test_run_of_a_protocol_that_cannot_be_imported_names_what_is_missing(

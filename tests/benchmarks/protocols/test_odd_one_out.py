@@ -19,7 +19,7 @@ SOURCE = block("python", "OddOneOut", of="docs/extending.md")
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = {name: one for name, one in protocols._entries.items() if name != "odd_one_out"}
+    others = {name: entry for name, entry in protocols._entries.items() if name != "odd_one_out"}
     monkeypatch.setattr(protocols, "_entries", others)
     exec(SOURCE.partition("\nrun = ")[0], {})  # noqa: S102 - our own page
 
@@ -40,8 +40,8 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
         }  # fmt: skip
         (tmp_path / "odd.jsonl").write_text("\n".join(map(json.dumps, rows)))
         (tmp_path / "odd.yaml").write_text(json.dumps(task | keys))
-        given = {"resamples": 0} | (settings or {})
-        return capbench.evaluate(tasks="odd", include_path=[tmp_path], **given)["odd"]
+        options = {"resamples": 0} | (settings or {})
+        return capbench.evaluate(tasks="odd", include_path=[tmp_path], **options)["odd"]
 
     return run
 
@@ -52,7 +52,7 @@ def test_lowest_score_is_chosen_and_equal_ones_share(run):
     assert done.samples["length"].to_pylist() == [1.0, 0.0, 0.5, 1.0]
     assert done.samples["scores.length"].to_pylist()[3] == [5.0, 4.0, 4.0, 3.0]
     assert done.samples["preferred"].to_pylist() == [0, 0, 0, 3]
-    assert [(one.label[0], one.statistic, one.value, one.n) for one in done.results] == [
+    assert [(result.label[0], result.statistic, result.value, result.n) for result in done.results] == [
         ("length", "accuracy", 0.625, 4)
     ]
 
@@ -61,7 +61,7 @@ def test_categories_and_an_interval_over_images_come_with_it(run):
     rows = [row(f"a{n}", [1, 2, 3], 0, kind="easy") for n in range(20)]
     rows += [row(f"b{n}", [1, 2, 3], n % 2, kind="hard") for n in range(20)]
     *parts, whole = run(rows, {"resamples": 200}, doc_to_category="kind").results
-    assert [(one.category, one.value) for one in parts] == [("easy", 1.0), ("hard", 0.5)]
+    assert [(part.category, part.value) for part in parts] == [("easy", 1.0), ("hard", 0.5)]
     assert (whole.category, whole.value, whole.n) == ("", 0.75, 40)
     assert 0.5 < whole.interval.low < 0.75 < whole.interval.high < 1
     # Ten choices of each of two images: whole images are drawn.
@@ -72,7 +72,7 @@ def test_categories_and_an_interval_over_images_come_with_it(run):
 
 def test_bad_document_is_a_failure_in_the_words_of_the_protocol(run):
     done = run([row("good", [1, 2]), row("bad", [1, 2], 2), row("one", [1])])
-    assert [(one["stage"], one["reason"], one["samples"]) for one in done.record.failures] == [
+    assert [(failure["stage"], failure["reason"], failure["samples"]) for failure in done.record.failures] == [
         ("odd one", "is none of 2 candidates: 2", ["bad"]),
         ("candidate", "is not a list of two captions or more", ["one"]),
     ]

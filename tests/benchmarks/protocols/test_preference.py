@@ -62,8 +62,8 @@ def test_overall_accuracy_is_the_unweighted_mean_of_categories_and_the_record_na
     # The second caption may be the preferred one.
     rows += [row("x", [1, 3], category="hard"), row("y", [1, 3], "1", category="hard")]
     done = run(rows, doc_to_category="category")
-    found = [(result.category, result.value, result.n) for result in done.results]
-    assert found == [("easy", 1.0, 3), ("hard", 0.5, 2), ("", 0.75, 5)]
+    numbers = [(result.category, result.value, result.n) for result in done.results]
+    assert numbers == [("easy", 1.0, 3), ("hard", 0.5, 2), ("", 0.75, 5)]
     assert set(done.record.results) == {"length.accuracy.easy", "length.accuracy.hard", "length.accuracy"}
     of_all = run(rows, doc_to_category="category", protocol={"aggregate": "all"}).results[-1]
     assert (of_all.value, of_all.n) == (0.8, 5)
@@ -83,7 +83,7 @@ def test_pair_of_which_a_part_is_broken_is_left_out(run):
     rows = [row("a-0", [3, 1], video="a"), row("a-1", [1, 0], video="a"), row("b-0", [2, 1], video="b")]
     done = run(rows, doc_to_pair="video")
     assert done.results[0].n == 1
-    assert [(one["samples"], one["reason"]) for one in done.record.failures] == [
+    assert [(failure["samples"], failure["reason"]) for failure in done.record.failures] == [
         (["a-1"], "is empty"),
         (["a-0"], "belongs to a pair with an unusable document"),
     ]
@@ -104,7 +104,7 @@ def test_broken_pairs_are_named_and_the_rest_is_scored(run):
     broken = [row(f"bad{n}", [2, 1]) | more for n, (more, _) in enumerate(BROKEN)]
     done = run([row("good", [2, 1]), *broken])
     assert done.results[0].n == 1
-    reason_of = {sample: one["reason"] for one in done.record.failures for sample in one["samples"]}
+    reason_of = {sample: failure["reason"] for failure in done.record.failures for sample in failure["samples"]}
     assert reason_of == {f"bad{n}": reason for n, (_, reason) in enumerate(BROKEN)}
     with pytest.raises(DataError, match="no pair can be scored"):
         run(broken)
@@ -167,7 +167,7 @@ def test_ties_of_people_count_as_the_task_says(run, tie: Any, human_ties: str, o
     rows = [row("a", [2, 2], tie), row("b", [3, 1], tie), row("c", [3, 1], 0), row("d", [3, 1], 1)]
     done = run(rows, protocol={"human_ties": human_ties})
     assert credit(done) == [*of_tie, 1.0, 0.0]
-    assert done.results[0].n == sum(one is not None for one in credit(done))
+    assert done.results[0].n == sum(value is not None for value in credit(done))
     assert done.samples["preferred"].to_pylist() == [None, None, 0, 1]
     assert done.samples["failure"].to_pylist() == [None] * 4
 
@@ -234,7 +234,7 @@ graded = partial(shares_of, grades=(0, 4))
 
 
 @pytest.mark.parametrize(
-    ("read", "given", "fault"),
+    ("read", "arguments", "fault"),
     [
         (shares_of, (-1, 3), "votes for a candidate other than 0 to 2: -1"),
         (shares_of, (0.5, 3), "votes for a candidate other than 0 to 2: 0.5"),
@@ -248,10 +248,10 @@ graded = partial(shares_of, grades=(0, 4))
         (pairs_of_ranking, ([1, None, None], 3), "has no two ranks"),
     ],
 )
-def test_vote_grade_and_ranking_that_is_none_is_told(read: Callable[..., Any], given: tuple[Any, ...], fault: str):
-    with pytest.raises(UnusableDocument) as told:
-        read(*given)
-    assert (told.value.stage, str(told.value)) == ("rating", fault)
+def test_vote_grade_and_ranking_that_is_none_is_told(read: Callable[..., Any], arguments: tuple[Any, ...], fault: str):
+    with pytest.raises(UnusableDocument) as error:
+        read(*arguments)
+    assert (error.value.stage, str(error.value)) == ("rating", fault)
 
 
 def test_vote_may_name_a_system_and_a_grade_says_how_much_better():
@@ -274,14 +274,14 @@ def test_as_many_pairs_tie_as_people_tie():
 @pytest.mark.parametrize(("ties", "expected"), [("half", 1 / 3), ("wrong", 0), ("right", 1), ("leave_out", np.nan)])
 def test_ties_among_several_count_as_the_task_says(ties: Any, expected: float):
     rule = PreferenceSettings(ties=ties, metric_ties="exact", human_ties="half")
-    found = preference_credit(np.array([[2.0, 2, 2, 1]]), np.array([[0.0, 1, 0, 0]]), rule)
-    np.testing.assert_allclose(found, expected)
+    credit = preference_credit(np.array([[2.0, 2, 2, 1]]), np.array([[0.0, 1, 0, 0]]), rule)
+    np.testing.assert_allclose(credit, expected)
 
 
 def test_choice_without_a_score_counts_nothing():
     rule = PreferenceSettings(ties="half", metric_ties="exact", human_ties="match")
-    found = preference_credit(np.array([[np.nan, 1], [1, 2]]), np.array([[0.5, 0.5], [0, 1]]), rule)
-    np.testing.assert_array_equal(found, [np.nan, 1])
+    credit = preference_credit(np.array([[np.nan, 1], [1, 2]]), np.array([[0.5, 0.5], [0, 1]]), rule)
+    np.testing.assert_array_equal(credit, [np.nan, 1])
 
 
 @pytest.mark.data
@@ -301,8 +301,8 @@ def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_fold
     )
     done = run["pascal50s"]
     for metric, values in expected.items():
-        found = {result.category: 100 * result.value for result in done.results if result.metric == metric}
-        assert (found["HI"], found["HM"]) == pytest.approx(values, abs=0.06), metric
+        value_of = {result.category: 100 * result.value for result in done.results if result.metric == metric}
+        assert (value_of["HI"], value_of["HM"]) == pytest.approx(values, abs=0.06), metric
     # The paper's are of 48 references a pair, of which it draws, and its mean is over four categories.
     assert not done.record.published
     assert not done.record.is_whole
@@ -314,11 +314,11 @@ def test_foil_pairs_of_valse_find_their_references_in_coco(data_folder: Callable
     folder = data_folder("foil")
     data = {"foil_valse": folder}
     run = capbench.evaluate(None, "foil_valse", metrics=["bleu_1", "cider"], data=data, resamples=0)
-    one, four = (
+    single, four = (
         {result.metric: 100 * result.value for result in run[task].results}
         for task in ("foil_valse_1ref", "foil_valse_4ref")
     )
-    assert one["cider"] == pytest.approx(80.7, abs=0.3)
+    assert single["cider"] == pytest.approx(80.7, abs=0.3)
     assert four["bleu_1"] == pytest.approx(81.9, abs=0.3)
     assert four["cider"] == pytest.approx(90.5, abs=0.3)
-    assert np.all([four[metric] > one[metric] for metric in one])
+    assert np.all([four[metric] > single[metric] for metric in single])

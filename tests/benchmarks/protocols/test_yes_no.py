@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 
 
 def values(run: TaskRun, parse: str) -> dict[str, float | None]:
-    return {one.statistic: one.value for one in run.results if one.metric == parse}
+    return {result.statistic: result.value for result in run.results if result.metric == parse}
 
 
 def test_answers_are_read_in_both_ways(run: Callable[..., TaskRun]):
@@ -74,23 +74,23 @@ def test_answers_are_read_in_both_ways(run: Callable[..., TaskRun]):
 
 def test_answer_to_the_question_alone_stands_beside_accuracy(run: Callable[..., TaskRun]):
     done = run(ROWS, ANSWERS)
-    (accuracy,) = [one for one in done.results if (one.metric, one.statistic) == ("released", "accuracy")]
+    (accuracy,) = [result for result in done.results if (result.metric, result.statistic) == ("released", "accuracy")]
     # The dog is there both times; cat and bus are asked for once each, which says nothing.
     assert accuracy.alone == {"chance": 0.5, "question": 0.75}
     assert "(question)" in render([done])
-    assert all(not one.alone for one in done.results if one.statistic != "accuracy")
+    assert all(not result.alone for result in done.results if result.statistic != "accuracy")
 
 
 def test_empty_answer_is_one(run: Callable[..., TaskRun]):
     done = run(ROWS, ANSWERS | {"b": None})
     assert values(done, "released")["accuracy"] == 0.5
     assert values(done, "strict")["neither_share"] == 0.5
-    assert {one.n for one in done.results} == {4}
+    assert {result.n for result in done.results} == {4}
 
 
 def test_rates_that_are_not_defined_have_none(run: Callable[..., TaskRun]):
     done = run(ROWS, dict.fromkeys(ANSWERS, "no"))
-    reasons = {one.statistic: one.reason for one in done.results if one.metric == "released"}
+    reasons = {result.statistic: result.reason for result in done.results if result.metric == "released"}
     assert reasons == {
         "accuracy": "", "precision": "no answer is yes", "recall": "", "f1": "no answer is yes", "yes_share": "",
     }  # fmt: skip
@@ -113,7 +113,7 @@ def test_both_kinds_of_intervals_are_of_the_same_size(run: Callable[..., TaskRun
     ]
     answers = {str(n): "yes" if (n * 7919) % 13 < 6 else "no" for n in range(400)}
     done = run(rows, answers, resamples=200, intervals=intervals)
-    (f1,) = [one for one in done.results if (one.metric, one.statistic) == ("released", "f1")]
+    (f1,) = [result for result in done.results if (result.metric, result.statistic) == ("released", "f1")]
     assert f1.interval is not None
     assert f1.interval.method == intervals
     assert f1.interval.stderr == pytest.approx(0.026, abs=0.008)
@@ -125,7 +125,7 @@ def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., T
         run(ROWS, part)
     done = run(ROWS, part, subset=True)
     assert done.record.subset is not None
-    assert {one.n for one in done.results} == {1}
+    assert {result.n for result in done.results} == {1}
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., T
 )
 def test_question_that_cannot_be_asked_is_named(run: Callable[..., TaskRun], columns: dict[str, Any], reason: str):
     done = run([*ROWS[:3], ROWS[3] | columns], {name: ANSWERS[name] for name in "abc"})
-    assert [(one["samples"], one["reason"]) for one in done.record.failures] == [(["d"], reason)]
-    assert {one.n for one in done.results} == {3}
+    assert [(failure["samples"], failure["reason"]) for failure in done.record.failures] == [(["d"], reason)]
+    assert {result.n for result in done.results} == {3}
 
 
 def test_pope_files_are_lines_or_arrays_and_bad_rows_are_named(tmp_path: Path):
@@ -207,12 +207,12 @@ def sums(**counts: int) -> np.ndarray:
 
 def test_each_answer_adds_to_one_term():
     said = [("yes", True), ("yes", False), ("no", False), ("no", True), ("neither", True), ("neither", False)]
-    assert [term_of(one, truth) for one, truth in said] == [0, 1, 2, 3, 4, 5]  # type: ignore[arg-type]
+    assert [term_of(answer, truth) for answer, truth in said] == [0, 1, 2, 3, 4, 5]  # type: ignore[arg-type]
 
 
 def test_rates_are_those_of_yes():
-    found = sums(yes_right=6, yes_wrong=2, no_right=3, no_wrong=4, neither_yes=2, neither_no=3)
-    values = {name: rate(found) for name, rate in RATES.items()}
+    terms = sums(yes_right=6, yes_wrong=2, no_right=3, no_wrong=4, neither_yes=2, neither_no=3)
+    values = {name: rate(terms) for name, rate in RATES.items()}
     precision, recall = 6 / 8, 6 / 12
     assert values == pytest.approx(
         {
@@ -261,5 +261,5 @@ def test_pope_is_answered_to_a_large_part_by_the_question_alone(
     lines = (data_folder("pope") / f"coco_pope_{kind}.json").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     text, image = (np.unique([row[key] for row in rows], return_inverse=True)[1] for key in ("text", "image"))
-    found = majority_elsewhere(text, image, np.array([row["label"] == "yes" for row in rows]))
-    assert round(float(found.mean()), 4) == share
+    hits = majority_elsewhere(text, image, np.array([row["label"] == "yes" for row in rows]))
+    assert round(float(hits.mean()), 4) == share

@@ -72,10 +72,10 @@ def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java
     # CF shares captions with Expert, so one store serves both.
     command += ["--store", str(session_folder / "published.sqlite"), "--bootstrap", "0", "--format", "json"]
     assert main(command) == 0
-    found = {(row["metric"], row["statistic"]): row for row in json.loads(capsys.readouterr().out)}
+    row_of = {(row["metric"], row["statistic"]): row for row in json.loads(capsys.readouterr().out)}
     for metric, (tau_b, tau_c) in TABLE_1[task].items():
         for statistic, expected in (("kendall_b", tau_b), ("kendall_c", tau_c)):
-            row = found[metric, statistic]
+            row = row_of[metric, statistic]
             assert 100 * row["value"] == pytest.approx(expected, abs=ROUNDING), (metric, statistic)
             assert row["published"] is not None
     if task == "composite":
@@ -86,5 +86,5 @@ def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java
             printed = find("code_outputs", "pacscore_readme", name, label, statistic)
             assert printed is not None
             moved = NEAR_TIES.get((task, metric, statistic), 0.0)
-            value = 100 * found[metric, statistic]["value"]
+            value = 100 * row_of[metric, statistic]["value"]
             assert value == pytest.approx(printed.value, abs=THREE_DECIMALS + moved)

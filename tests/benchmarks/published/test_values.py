@@ -23,8 +23,8 @@ RECORDS = [record for paper in papers() for record in load(paper).records]
     ],
 )
 def test_printed_numbers_are_found(where, printed, scale):
-    found = find(*where)
-    assert (found.printed, found.scale) == (printed, scale)
+    record = find(*where)
+    assert (record.printed, record.scale) == (printed, scale)
 
 
 def test_a_metric_is_found_by_our_label_and_by_the_papers_spelling():
@@ -36,7 +36,7 @@ def test_a_metric_is_found_by_our_label_and_by_the_papers_spelling():
 
 @pytest.mark.parametrize(("printed", "decimals"), [("32.2", 1), ("26.50", 2), ("316", 0), ("1.7e7", -6), ("25,010", 0)])
 def test_decimals_are_counted_as_printed(printed, decimals):
-    assert next(one for one in RECORDS if one.printed == printed).decimals == decimals
+    assert next(record for record in RECORDS if record.printed == printed).decimals == decimals
 
 
 def test_a_metric_that_the_paper_does_not_print_is_none():
@@ -66,41 +66,43 @@ def test_several_models_ask_for_one():
 
 
 def test_value_is_the_printed_number():
-    assert [one for one in RECORDS if float(one.printed.replace(",", "")) != one.value] == []
+    assert [record for record in RECORDS if float(record.printed.replace(",", "")) != record.value] == []
 
 
 def test_no_number_is_listed_twice():
-    places = Counter((one.paper, one.table, one.task, one.metric, one.statistic, one.model) for one in RECORDS)
+    places = Counter(
+        (record.paper, record.table, record.task, record.metric, record.statistic, record.model) for record in RECORDS
+    )
     assert [place for place, times in places.items() if times > 1] == []
 
 
 def test_mean_of_caparena_auto_is_that_of_its_three_baselines():
-    records = [one for one in load("caparena").records if one.table == "auto"]
-    for mean in (one for one in records if one.task == "CapArena-Auto mean"):
-        of_model = [one.value for one in records if one.model == mean.model and one is not mean]
+    records = [record for record in load("caparena").records if record.table == "auto"]
+    for mean in (record for record in records if record.task == "CapArena-Auto mean"):
+        of_model = [record.value for record in records if record.model == mean.model and record is not mean]
         assert mean.value == pytest.approx(sum(of_model) / 3, abs=0.0051), mean
 
 
 def test_average_columns_of_detailcaps_are_the_mean_of_both_sets():
     # A check of the transcription: every printed average of Table 2 follows from the two columns before it.
-    for one in load("detailcaps").records:
-        if one.table == 2 and one.task == "Average metric-vs-expert":
+    for record in load("detailcaps").records:
+        if record.table == 2 and record.task == "Average metric-vs-expert":
             parts = [
-                find("detailcaps", 2, f"DetailCaps-{size} metric-vs-expert", one.metric, one.statistic).value
+                find("detailcaps", 2, f"DetailCaps-{size} metric-vs-expert", record.metric, record.statistic).value
                 for size in (100, 4870)
             ]
-            rounding = 10**-one.decimals
-            assert one.value == pytest.approx(sum(parts) / 2, abs=1.01 * rounding), one
+            rounding = 10**-record.decimals
+            assert record.value == pytest.approx(sum(parts) / 2, abs=1.01 * rounding), record
 
 
 def test_kendall_ratios_of_flickr8k_expert_are_those_of_its_labels():
     # Scores without ties have tau-c = 1.00697 tau-b there, the few ties of BLEU and rounding take up to 0.15;
     # SPICE has many ties, and the tau-c of CLIP-S is that of another paper.
-    for one in load("pacspp").records:
-        if one.table == 1 and one.task == "Flickr8k-Expert" and one.statistic == "kendall_b":
-            tau_c = find("pacspp", 1, one.task, one.metric, "kendall_c")
-            if tau_c and one.metric not in ("SPICE", "CLIP-S"):
-                assert tau_c.value == pytest.approx(1.00697 * one.value, abs=0.15), one
+    for record in load("pacspp").records:
+        if record.table == 1 and record.task == "Flickr8k-Expert" and record.statistic == "kendall_b":
+            tau_c = find("pacspp", 1, record.task, record.metric, "kendall_c")
+            if tau_c and record.metric not in ("SPICE", "CLIP-S"):
+                assert tau_c.value == pytest.approx(1.00697 * record.value, abs=0.15), record
 
 
 def test_records_have_at_most_one_of_model_encoder_and_setting():

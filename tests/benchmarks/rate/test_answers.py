@@ -98,7 +98,7 @@ def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Sessio
     assert desk.place("ann").step == asked[1]
     again = RatingQueue(read_session(session.folder))
     assert again.place("ann") == desk.place("ann")
-    assert [one["precision"] for one in session.answers("ann").current.values()] == [1, 5]  # type: ignore[index]
+    assert [answer["precision"] for answer in session.answers("ann").current.values()] == [1, 5]  # type: ignore[index]
     assert [row.get("undo") for row in rows(session)] == [None, None, None, True, True, None]
 
 
@@ -245,22 +245,22 @@ def test_alpha_is_that_of_krippendorffs_example(level: str, printed: float) -> N
 
 
 def test_weights_are_units_that_count_several_times() -> None:
-    one = answered("ordinal")
+    answers = answered("ordinal")
     weights = np.array([2, 0, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1])
     repeated = np.repeat(np.arange(12), weights)
-    other = AnswerCounts(one.counts[repeated], np.arange(len(repeated)), "ordinal")
-    assert alpha(one, weights) == pytest.approx(alpha(other, np.ones(len(repeated))), abs=1e-12)
-    assert equal_share(one, weights) == equal_share(other, np.ones(len(repeated)))
+    other = AnswerCounts(answers.counts[repeated], np.arange(len(repeated)), "ordinal")
+    assert alpha(answers, weights) == pytest.approx(alpha(other, np.ones(len(repeated))), abs=1e-12)
+    assert equal_share(answers, weights) == equal_share(other, np.ones(len(repeated)))
 
 
 def test_pairs_of_answers_are_counted() -> None:
     # Of three answers 1, 1, 3 one pair of three is equal, of 2, 3 none; a single answer has no pair.
     counts = np.array([[2, 0, 1], [0, 1, 1], [1, 0, 0]])
-    one = AnswerCounts(counts, np.arange(3), "ordinal")
-    assert equal_share(one, np.ones(3)) == 1 / 4
-    assert equal_share(one, np.ones(3), within=1) == 2 / 4
-    assert equal_share(one, np.ones(3), within=2) == 1
-    assert equal_share(one, np.array([0, 3, 0]), within=1) == 1
+    answers = AnswerCounts(counts, np.arange(3), "ordinal")
+    assert equal_share(answers, np.ones(3)) == 1 / 4
+    assert equal_share(answers, np.ones(3), within=1) == 2 / 4
+    assert equal_share(answers, np.ones(3), within=2) == 1
+    assert equal_share(answers, np.array([0, 3, 0]), within=1) == 1
 
 
 def test_a_narrower_interval_needs_images_by_the_square() -> None:
@@ -282,54 +282,54 @@ def scales(session: Session, of_raters: dict[str, dict[int, tuple[int, int]]]) -
     return {
         rater: {
             (session.items[row].id, system): {"quality": number}
-            for row, numbers in given.items()
+            for row, numbers in ratings.items()
             for system, number in enumerate(numbers)
         }
-        for rater, given in of_raters.items()
+        for rater, ratings in of_raters.items()
     }
 
 
 @pytest.mark.usefixtures("few_resamples")
 def test_figures_of_scales_are_by_image(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=4, aspects=["quality=1-5"])
-    given = scales(session, {"ann": {0: (5, 1), 1: (4, 2), 2: (5, 3)}, "bob": {0: (5, 2), 1: (2, 2)}})
-    found = {figure.name: figure for figure in figures(session, given)}
+    answers = scales(session, {"ann": {0: (5, 1), 1: (4, 2), 2: (5, 3)}, "bob": {0: (5, 2), 1: (2, 2)}})
+    figure_of = {figure.name: figure for figure in figures(session, answers)}
     # Pairs of ann and bob: 5-5, 1-2, 4-2, 2-2.
-    assert found["equal pairs"].value == 2 / 4
-    assert found["pairs within 1"].value == 3 / 4
-    assert (found["equal pairs"].images, found["equal pairs"].answers) == (2, 8)
+    assert figure_of["equal pairs"].value == 2 / 4
+    assert figure_of["pairs within 1"].value == 3 / 4
+    assert (figure_of["equal pairs"].images, figure_of["equal pairs"].answers) == (2, 8)
     # What the package krippendorff 0.9.0 gives for 5 5, 1 2, 2 4, 2 2.
-    assert found["alpha (ordinal)"].value == pytest.approx(0.7003424657534246, abs=1e-12)
+    assert figure_of["alpha (ordinal)"].value == pytest.approx(0.7003424657534246, abs=1e-12)
     # The mean of images, of each the mean of its raters: 5, 3, 5.
-    first = found["mean of secret-model-a"]
+    first = figure_of["mean of secret-model-a"]
     assert first.value == pytest.approx(13 / 3)
     assert (first.images, first.answers, first.span, first.of) == (3, 5, 4.0, "quality")
     assert first.interval is not None
     assert first.interval.low is not None
     assert 3 <= first.interval.low < 13 / 3 < (first.interval.high or 0) <= 5
-    assert found["mean of secret-model-b"].value == pytest.approx((1.5 + 2 + 3) / 3)
+    assert figure_of["mean of secret-model-b"].value == pytest.approx((1.5 + 2 + 3) / 3)
 
 
 @pytest.mark.usefixtures("few_resamples")
 def test_figures_of_choices_share_ties_out_and_leave_out_what_cannot_be_told(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=4, better="?")
     ids = [item.id for item in session.items]
-    given: dict[str, dict[Key, Answer]] = {
+    answers: dict[str, dict[Key, Answer]] = {
         "ann": {(ids[0], None): 0, (ids[1], None): "tie", (ids[2], None): 1, (ids[3], None): None},
         "bob": {(ids[0], None): 0, (ids[1], None): 1, (ids[2], None): None},
     }
-    found = {figure.name: figure for figure in figures(session, given)}
-    assert found["equal pairs"].value == 1 / 2
-    assert "pairs within 1" not in found
+    figure_of = {figure.name: figure for figure in figures(session, answers)}
+    assert figure_of["equal pairs"].value == 1 / 2
+    assert "pairs within 1" not in figure_of
     # As the package krippendorff 0.9.0 has it.
-    assert found["alpha (nominal)"].value == pytest.approx(0.3999999999999999, abs=1e-12)
-    assert found["share for secret-model-a"].value == pytest.approx((1 + 0.25 + 0) / 3)
-    assert found["share for secret-model-b"].value == pytest.approx((0 + 0.75 + 1) / 3)
-    assert (found["share for secret-model-a"].images, found["share for secret-model-a"].answers) == (3, 5)
+    assert figure_of["alpha (nominal)"].value == pytest.approx(0.3999999999999999, abs=1e-12)
+    assert figure_of["share for secret-model-a"].value == pytest.approx((1 + 0.25 + 0) / 3)
+    assert figure_of["share for secret-model-b"].value == pytest.approx((0 + 0.75 + 1) / 3)
+    assert (figure_of["share for secret-model-a"].images, figure_of["share for secret-model-a"].answers) == (3, 5)
 
 
-def shares(session: Session, given: dict[str, dict[Key, Answer]]) -> list[float | None]:
-    return [figure.value for figure in figures(session, given) if figure.name.startswith("share for")]
+def shares(session: Session, answers: dict[str, dict[Key, Answer]]) -> list[float | None]:
+    return [figure.value for figure in figures(session, answers) if figure.name.startswith("share for")]
 
 
 EQUAL = {system: [f"{'picture' if row % 2 else system} {row}" for row in range(20)] for system in ("a", "b")}
@@ -341,14 +341,14 @@ def test_equal_captions_count_as_no_difference_and_say_nothing_of_raters(tmp_pat
     session = make_session(tmp_path, rows=20, captions=EQUAL, better="?")
     for rater in ("ann", "bob"):
         rate_all(session, rater, [0])
-    given = {rater: session.answers(rater).current for rater in session.raters()}
-    found = {figure.name: figure for figure in figures(session, given)}
-    assert found["share for a"].value == (10 * 1 + 10 * 0.5) / 20
-    assert found["share for b"].value == 10 * 0.5 / 20
-    assert found["share for a"].images == 20
-    assert found["equal pairs"].images == 10
-    assert found["alpha (nominal)"].reason == "all answers are equal"
-    said = report(session, given, 0.05, "github")
+    answers = {rater: session.answers(rater).current for rater in session.raters()}
+    figure_of = {figure.name: figure for figure in figures(session, answers)}
+    assert figure_of["share for a"].value == (10 * 1 + 10 * 0.5) / 20
+    assert figure_of["share for b"].value == 10 * 0.5 / 20
+    assert figure_of["share for a"].images == 20
+    assert figure_of["equal pairs"].images == 10
+    assert figure_of["alpha (nominal)"].reason == "all answers are equal"
+    said = report(session, answers, 0.05, "github")
     assert "20 answers by 2 raters; 10 answers per rater (20 images)" in said
     assert "; 10 images with equal captions of all systems count as no difference" in said
 
@@ -363,7 +363,9 @@ def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) 
     ahead = met.replace("?", "!", 3).index("?")
     equal = met[:ahead].count("=")
     assert 0 < equal < 10
-    (share, _) = [one for one in figures(session, {"ann": session.answers("ann").current}) if "share" in one.name]
+    (share, _) = [
+        figure for figure in figures(session, {"ann": session.answers("ann").current}) if "share" in figure.name
+    ]
     assert (share.images, share.value) == (3 + equal, pytest.approx((3 + 0.5 * equal) / (3 + equal)))
     desk.undo("ann")
     desk.undo("ann")
@@ -381,12 +383,12 @@ def test_votes_for_equal_captions_are_shared_out_among_their_systems(tmp_path: P
 def test_intervals_draw_images_and_not_captions(tmp_path: Path) -> None:
     # Both captions of an image are answered alike: as many images as there are, not twice as many.
     session = make_session(tmp_path, rows=12, aspects=["quality=1-5"])
-    given = scales(session, {
+    answers = scales(session, {
         "ann": {row: (1 + row % 5,) * 2 for row in range(12)},
         "bob": {row: (1 + (row + row % 2) % 5,) * 2 for row in range(12)},
     })  # fmt: skip
-    found = {figure.name: figure for figure in figures(session, given)}
-    equal = found["equal pairs"]
+    figure_of = {figure.name: figure for figure in figures(session, answers)}
+    equal = figure_of["equal pairs"]
     assert (equal.value, equal.images, equal.answers) == (0.5, 12, 48)
     assert equal.interval is not None
     # Of 12 images, half of which agree: sqrt(0.5 * 0.5 / 12).
@@ -396,20 +398,20 @@ def test_intervals_draw_images_and_not_captions(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("few_resamples")
 def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Path) -> None:
     session = make_session(tmp_path, aspects=["quality=1-5"])
-    given = scales(session, {"ann": {0: (5, 1), 1: (4, 2)}})
-    text = report(session, given, 0.05, "github")
+    answers = scales(session, {"ann": {0: (5, 1), 1: (4, 2)}})
+    text = report(session, answers, 0.05, "github")
     assert "4 answers by 1 rater; 12 answers per rater (6 images)" in text
     assert "alpha (ordinal) quality, equal pairs quality, pairs within 1 quality: no caption or choice" in text
     assert "mean of secret-model-a | quality" in text
     assert "more images" in text
     assert "0.05 of the range of their scale" in text
-    told = json.loads(report(session, given, 0.1, "json"))
-    assert (told["asked"], told["raters"]) == (12, {"ann": 4})
-    assert [one["value"] for one in told["figures"]] == [None, None, None, 4.5, 1.5]
-    assert told["figures"][3]["reach"] == 0.1
+    shown = json.loads(report(session, answers, 0.1, "json"))
+    assert (shown["asked"], shown["raters"]) == (12, {"ann": 4})
+    assert [figure["value"] for figure in shown["figures"]] == [None, None, None, 4.5, 1.5]
+    assert shown["figures"][3]["reach"] == 0.1
     # Two images, 5 and 4: ±0.5 points now, ±0.125 of the range.
-    assert told["figures"][3]["more_images"] == math.ceil(2 * (0.125 / 0.1) ** 2) - 2
-    lines = report(session, given, 0.1, "csv").splitlines()
+    assert shown["figures"][3]["more_images"] == math.ceil(2 * (0.125 / 0.1) ** 2) - 2
+    lines = report(session, answers, 0.1, "csv").splitlines()
     assert lines[0].startswith("figure,of,value,low,high,images,answers,reach,more_images,more_answers,reason")
     assert len(lines) == 6
 
@@ -422,7 +424,7 @@ def test_nobody_has_answered_yet(tmp_path: Path) -> None:
 
 def test_what_cannot_be_told_is_counted(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="?")
-    given: dict[str, dict[Key, Answer]] = {"ann": {(item.id, None): None for item in session.items}}
-    text = report(session, given, 0.05, "github")
+    answers: dict[str, dict[Key, Answer]] = {"ann": {(item.id, None): None for item in session.items}}
+    text = report(session, answers, 0.05, "github")
     assert "6 answers by 1 rater, 6 of them 'cannot tell' (not counted)" in text
     assert "share for secret-model-a, share for secret-model-b: no answers." in text

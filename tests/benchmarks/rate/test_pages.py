@@ -72,9 +72,9 @@ def test_a_name_leads_to_what_is_asked_and_one_that_is_none_is_told(client: Any)
 
 
 def test_pages_are_blind(client: Any, choices: Any) -> None:
-    for one in (client, choices):
+    for browser in (client, choices):
         for path in ("/", "/raters/ann", "/raters/bob", "/nowhere"):
-            answer = one.get(path)
+            answer = browser.get(path)
             said = answer.text + str(answer.headers)
             assert "secret-model" not in said
             assert not any(f"row {row}" in said for row in range(6))
@@ -103,8 +103,8 @@ def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
 
 @pytest.mark.parametrize("numbers", [("", ""), ("4", ""), ("6", "0"), ("4.0", "0")])
 def test_what_is_no_answer_is_asked_again(client: Any, numbers: tuple[str, str]) -> None:
-    given = {f"aspect{at}": number for at, number in enumerate(numbers) if number}
-    answer = client.post("/raters/dee/answers", data={"number": "0", **given})
+    fields = {f"aspect{at}": number for at, number in enumerate(numbers) if number}
+    answer = client.post("/raters/dee/answers", data={"number": "0", **fields})
     assert answer.status_code == 400
     assert f"Choose a score for {'recall' if numbers[0] == '4' else 'precision'}." in answer.text
     assert client.session.answers("dee").current == {}

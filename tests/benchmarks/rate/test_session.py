@@ -82,7 +82,7 @@ def test_ids_that_do_not_match_are_named(tmp_path: Path) -> None:
     items, failures = found(tmp_path, [first, str(other)], subset=True)
     assert [item.id for item in items] == ["row 1"]
     assert items[0].texts == ("caption 1 of many more words", "one")
-    assert {(one.sample, one.reason) for one in failures.entries} == {
+    assert {(entry.sample, entry.reason) for entry in failures.entries} == {
         ("nowhere", "is recorded in other.jsonl for no usable document of the task"),
         *((f"row {row}", "is not recorded in other.jsonl") for row in (0, 2, 3)),
     }
@@ -98,7 +98,7 @@ def test_a_caption_that_says_nothing_leaves_its_image_out_by_name(tmp_path: Path
     empty.write_text('{"id": "row 0", "caption": " "}\n{"id": "row 1", "caption": "two"}\n')
     items, failures = found(tmp_path, [str(empty)])
     assert [item.id for item in items] == ["row 1"]
-    assert [(one.sample, one.reason) for one in failures.entries] == [("row 0", "of empty.jsonl is empty")]
+    assert [(entry.sample, entry.reason) for entry in failures.entries] == [("row 0", "of empty.jsonl is empty")]
 
 
 def test_files_of_one_name_need_names_and_a_name_may_be_given(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_files_of_one_name_need_names_and_a_name_may_be_given(tmp_path: Path) ->
     first = tmp_path / f"{SYSTEMS[0]}.jsonl"
     with pytest.raises(UsageError, match="two files have the name"):
         recorded([str(first), str(first)])
-    assert [one.name for one in recorded([f"A={first}", f"B={first}", str(first)])] == ["A", "B", SYSTEMS[0]]
+    assert [system.name for system in recorded([f"A={first}", f"B={first}", str(first)])] == ["A", "B", SYSTEMS[0]]
     equal = tmp_path / "a=b.jsonl"
     equal.write_bytes(first.read_bytes())
     assert recorded([str(equal)])[0].name == "a=b"
@@ -125,8 +125,8 @@ def test_images_come_from_the_folder_of_the_task_and_what_is_none_is_left_out(tm
     (tmp_path / "task" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     session, failures = begin_session(tmp_path, better="?")
     assert [item.id for item in session.items] == ["row 4"]
-    assert sorted(one.sample for one in failures.entries) == ["row 0", "row 1", "row 2", "row 3"]
-    assert {one.stage for one in failures.entries} == {"image"}
+    assert sorted(entry.sample for entry in failures.entries) == ["row 0", "row 1", "row 2", "row 3"]
+    assert {entry.stage for entry in failures.entries} == {"image"}
     (images / "4.png").unlink()
     with pytest.raises(DataError, match="no image found that browsers show"):
         begin_session(tmp_path, "another", better="?")
@@ -165,17 +165,17 @@ def write_design(session: Session, **changes: Any) -> None:
 def test_a_session_that_was_changed_is_refused(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="Which?")
     design, items = session.folder / "design.json", session.folder / "items.jsonl"
-    before, told = items.read_text(), json.loads(design.read_text())
+    before, values = items.read_text(), json.loads(design.read_text())
     assert "\u2028" in before, "letters stand in the file as they are"
     items.write_text(before.replace("row 1", "row 9"))
     with pytest.raises(DataError, match=r"items.jsonl: was changed"):
         read_session(session.folder)
     items.write_text(before)
     for changed, said in (
-        ({**told, "systems": told["systems"][::-1]}, r"design.json: was changed"),
-        ({key: value for key, value in told.items() if key != "checksum"}, "was changed"),
-        ({**told, "task": "\ud800"}, "was changed"),
-        ({**told, "capbench_ratings": 1}, "from another version"),
+        ({**values, "systems": values["systems"][::-1]}, r"design.json: was changed"),
+        ({key: value for key, value in values.items() if key != "checksum"}, "was changed"),
+        ({**values, "task": "\ud800"}, "was changed"),
+        ({**values, "capbench_ratings": 1}, "from another version"),
         ([], "from another version"),
     ):
         design.write_text(json.dumps(changed))

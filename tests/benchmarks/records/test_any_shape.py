@@ -91,11 +91,11 @@ def places_in(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[s
     if above:
         yield above
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from places_in(one, (*above, key))
+        for key, part in value.items():
+            yield from places_in(part, (*above, key))
     elif isinstance(value, list):
-        for number, one in enumerate(value[:1]):
-            yield from places_in(one, (*above, number))
+        for number, part in enumerate(value[:1]):
+            yield from places_in(part, (*above, number))
 
 
 PLACES = list(places_in(whole_record()))
@@ -264,5 +264,5 @@ def test_record_that_is_nested_too_deeply_is_refused(levels: int, is_read: bool)
 
 
 def test_schema_is_that_of_the_model():
-    told = "python -m capbench.benchmarks.records.schema writes it anew"
-    assert SCHEMA_PATH.read_text(encoding="utf-8") == schema_text(), told
+    remedy = "python -m capbench.benchmarks.records.schema writes it anew"
+    assert SCHEMA_PATH.read_text(encoding="utf-8") == schema_text(), remedy

@@ -280,13 +280,13 @@ def test_run_that_cannot_be_written_leaves_nothing(folder: Path):
 
 @pytest.mark.parametrize("letter", ["m", "é"])
 def test_name_of_a_model_that_no_folder_can_have_is_cut_and_stays_its_own(folder: Path, letter: str):
-    made = run(folder)
+    task_run = run(folder)
     names = [letter * 300 + end for end in ("a", "b")]
-    folders = [write_run(folder / "long", Record({**made.record.values, "model_name": name}), {}) for name in names]
-    assert len({one.parent for one in folders}) == 2
-    for one, name in zip(folders, names, strict=True):
-        assert len(one.parent.name) < 143
-        assert json.loads((one / "run.json").read_text(encoding="utf-8"))["model_name"] == name
+    folders = [write_run(folder / "long", Record({**task_run.record.values, "model_name": name}), {}) for name in names]
+    assert len({folder.parent for folder in folders}) == 2
+    for path, name in zip(folders, names, strict=True):
+        assert len(path.parent.name) < 143
+        assert json.loads((path / "run.json").read_text(encoding="utf-8"))["model_name"] == name
 
 
 # --- reading

@@ -26,14 +26,14 @@ def encoded(width: int = 640, height: int = 320, mode: str = "RGB", fmt: str = "
 
 def made_of(*scores: list[float], source: Any = None) -> dict[str, tuple[str, bytes]]:
     handle = ImageHandle(source or encoded())
-    return pictures([np.array(one) for one in scores], lambda row: (f"s{row}", handle))
+    return pictures([np.array(score) for score in scores], lambda row: (f"s{row}", handle))
 
 
 def test_best_and_worst_five_of_a_metric_have_a_picture():
     scores = [float(n) for n in range(30)]
     scores[29] = np.nan
-    made = made_of(scores)
-    assert set(made) == {f"s{n}" for n in (0, 1, 2, 3, 4, 24, 25, 26, 27, 28)}
+    drawn = made_of(scores)
+    assert set(drawn) == {f"s{n}" for n in (0, 1, 2, 3, 4, 24, 25, 26, 27, 28)}
 
 
 def test_picture_is_small_and_says_nothing_that_the_original_says():
@@ -54,12 +54,12 @@ def test_picture_is_small_and_says_nothing_that_the_original_says():
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "photos").mkdir()
-    given = []
+    rows = []
     for number in range(12):
         (tmp_path / "photos" / f"{number}.jpg").write_bytes(encoded())
         row = {"id": f"../{number}", "image": f"{number}.jpg", "candidate": "dog " * (number + 1), "rating": number}
-        given.append(row)
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, given)))
+        rows.append(row)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     task = {
         **LOCAL,
         "task": "small",

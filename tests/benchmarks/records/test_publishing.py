@@ -49,10 +49,10 @@ def test_what_is_no_path_of_the_machine_stays(text: str):
 
 
 def test_paths_that_differ_stay_different_where_they_must():
-    one, other = (without_folders(path, distinct=True) for path in ("/a/x/model.pt", "/a/y/model.pt"))
-    assert one != other
-    assert one.startswith("model.pt#")
-    assert without_folders("/a/x/model.pt", distinct=True) == one
+    first, other = (without_folders(path, distinct=True) for path in ("/a/x/model.pt", "/a/y/model.pt"))
+    assert first != other
+    assert first.startswith("model.pt#")
+    assert without_folders("/a/x/model.pt", distinct=True) == first
     assert len(without_folders({"/a/x/m": 1, "/a/y/m": 2})) == 2
 
 
@@ -72,7 +72,7 @@ def test_reasons_quote_nothing(reason: str, stage: str, expected: str):
 
 
 def test_samples_are_asked_for_by_three_names_or_as_a_truth_value():
-    assert [sample_content(one) for one in (True, False, "scores")] == ["full", "none", "scores"]
+    assert [sample_content(value) for value in (True, False, "scores")] == ["full", "none", "scores"]
     with pytest.raises(UsageError, match=r"not 'score'.*scores"):
         sample_content("score")
 
@@ -116,15 +116,15 @@ SECRETS = ("zebra", "giraffe", "okapi", "much too good", "a lion sleeps", "7.25"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    given: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {"image": "/photos/a/1.jpg", "candidate": "a zebra stands", "rating": 1},
         {"image": "/photos/a/2.jpg", "candidate": "a giraffe eats leaves", "rating": 2},
         {"image": "/photos/b/2.jpg", "candidate": "an okapi hides", "rating": 4},
         {"image": "/photos/b/3.jpg", "candidate": "an okapi runs", "rating": "much too good"},
         {"image": "/photos/b/4.jpg", "candidate": "an okapi sits", "rating": 7.25},
     ]
-    given = [{"id": f"r{n}", "references": ["a lion sleeps"], **row} for n, row in enumerate(given)]
-    (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, given), "{zebra"]))
+    rows = [{"id": f"r{n}", "references": ["a lion sleeps"], **row} for n, row in enumerate(rows)]
+    (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, rows), "{zebra"]))
     task = {
         **AGREEMENT,
         "task": "small",
@@ -159,7 +159,7 @@ def test_run_with_scores_alone_holds_no_text_rating_or_reference(folder: Path):
     record = json.loads(text.partition("\n[{")[0])
     jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
     assert record["samples"] == "scores"
-    assert {(one["stage"], one["reason"]): one["count"] for one in record["failures"]} == {
+    assert {(failure["stage"], failure["reason"]): failure["count"] for failure in record["failures"]} == {
         ("data", "not JSON"): 1,
         ("rating", "is not a number"): 1,
         ("rating", "lies outside 1-5"): 1,
@@ -175,7 +175,7 @@ def test_numbers_and_fingerprint_do_not_depend_on_what_is_written(folder: Path):
     runs = [run(folder, content).record.values for content in ("full", "scores", "none")]
     for key in ("results", "fingerprint", "histograms", "significance"):
         assert runs[0][key] == runs[1][key] == runs[2][key]
-    assert len({one["checksum"] for one in runs}) == 3
+    assert len({run["checksum"] for run in runs}) == 3
 
 
 @pytest.mark.parametrize("content", ["full", "scores", "none"])

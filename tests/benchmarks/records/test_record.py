@@ -37,21 +37,21 @@ def test_kept_records_are_read_verified_and_written_byte_for_byte_and_all_that_t
     assert verify(record.values) is None
     assert record_text(record) == path.read_text(encoding="utf-8")
     values = record.values
-    properties = [name for name, one in vars(Record).items() if isinstance(one, property | cached_property)]
+    properties = [name for name, attribute in vars(Record).items() if isinstance(attribute, property | cached_property)]
     shown = {name: getattr(record, name) for name in [*Record.model_fields, *properties]}
     assert (shown["task"], shown["alias"]) == (values["task"], values["task_alias"])
     assert (shown["version"], shown["model_name"]) == (values["versions"][record.task], values["model_name"])
     assert f"{shown['started']:%Y%m%dT%H%M%S}" == path.parts[-2].split("-")[0]
     assert shown["seconds"] == float(values["total_evaluation_time_seconds"])
-    assert {key: one.model_dump() for key, one in shown["published"].items()} == values["published"]
-    assert {key: one.to_json() for key, one in shown["significance"].items()} == values["significance"]
-    assert {key: one.to_json() for key, one in shown["truncation"].items()} == values["truncation"]
-    assert [asdict(one) for one in shown["data_checks"]] == values["data_checks"]
+    assert {key: value.model_dump() for key, value in shown["published"].items()} == values["published"]
+    assert {key: value.to_json() for key, value in shown["significance"].items()} == values["significance"]
+    assert {key: value.to_json() for key, value in shown["truncation"].items()} == values["truncation"]
+    assert [asdict(check) for check in shown["data_checks"]] == values["data_checks"]
     assert shown["documents"].to_json() == values["n-samples"][record.task]
     assert {**shown["timings"].steps, "each_metric": shown["timings"].metrics} == values["timings"]
     assert shown["environment"].to_json() == values["environment"]
     assert shown["histograms"].keys() == values["histograms"].keys()
-    assert [one.value for one in shown["results"].values()] == [
+    assert [result.value for result in shown["results"].values()] == [
         values["results"][record.task][f"{key},none"] for key in values["intervals"]
     ]
 
@@ -60,12 +60,12 @@ def test_kept_records_are_read_verified_and_written_byte_for_byte_and_all_that_t
 
 
 def test_older_record_has_one_default_for_each_key_that_came_later():
-    made = make_record()
-    assert not set(LATER) & set(made)
-    record = Record(made)
+    values = make_record()
+    assert not set(LATER) & set(values)
+    record = Record(values)
     assert record.checksum is record.documents_hash is None
     assert record.significance == record.histograms == record.pictures == {}
-    assert {record.letters(one) for one in record.results.values()} == {""}
+    assert {record.letters(result) for result in record.results.values()} == {""}
     # Nothing says that its data may not be passed on, and nothing that its texts may be shown.
     assert (record.redistribution, record.samples) == ("full", "scores")
     assert record.binned_by("by_words") == []
@@ -76,9 +76,9 @@ def test_older_record_has_one_default_for_each_key_that_came_later():
 
 def test_count_of_words_is_no_percentage_where_captions_are_scored():
     def scales(kind: str) -> list[float]:
-        made = make_record("some", kind, {"length": 9.0, "mine": 0.4, "cider": 0.4})
-        made["configs"]["some"]["metric_list"] = ["length", {"metric": "length", "name": "mine"}, "cider"]
-        return [result.scale for result in Record(made).results.values()]
+        values = make_record("some", kind, {"length": 9.0, "mine": 0.4, "cider": 0.4})
+        values["configs"]["some"]["metric_list"] = ["length", {"metric": "length", "name": "mine"}, "cider"]
+        return [result.scale for result in Record(values).results.values()]
 
     assert scales("generate_until") == [1, 1, 100]
     assert scales("agreement") == [100, 100, 100]
@@ -98,7 +98,7 @@ def test_printed_number_has_its_decimals(printed: str, decimals: int):
     ("limit", "passed", "whole"), [(None, [], True), (5, [], False), (None, [True], True), (None, [True, False], False)]
 )
 def test_run_is_whole_if_it_saw_all_data_and_the_right_data(limit: int | None, passed: list[bool], whole: bool):
-    checks = [{"check": "rows", "expected": 1, "found": 1, "passed": one} for one in passed]
+    checks = [{"check": "rows", "expected": 1, "found": 1, "passed": value} for value in passed]
     assert Record(make_record(limit=limit, data_checks=checks)).is_whole == whole
 
 
@@ -165,8 +165,8 @@ def runs(tmp_path: Path) -> Path:
 
 def test_each_run_is_found_once_however_often_it_is_named(runs: Path):
     first = runs / "b/model/1"
-    found, errors = find_records([first / "run.json", first, runs / "b", runs / "a/../b/model/2"])
-    assert found == [first / "run.json", runs / "b/model/2/run.json"]
+    paths, errors = find_records([first / "run.json", first, runs / "b", runs / "a/../b/model/2"])
+    assert paths == [first / "run.json", runs / "b/model/2/run.json"]
     assert errors == []
 
 
@@ -175,8 +175,8 @@ def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path)
     (runs / "loop").symlink_to(runs)
     (runs / "away").symlink_to(tmp_path / "outside")
     passed: list[tuple[str, str]] = []
-    found = list(runs_below(runs, lambda folder, reason: passed.append((folder.name, reason))))
-    assert len(found) == 3
+    paths = list(runs_below(runs, lambda folder, reason: passed.append((folder.name, reason))))
+    assert len(paths) == 3
     reason = "is a link to another folder; links are not followed"
     assert passed == [("away", reason), ("loop", reason)]
     assert list(runs_below(runs / "missing", lambda folder, reason: passed.append((folder.name, reason)))) == []

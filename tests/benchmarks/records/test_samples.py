@@ -94,8 +94,8 @@ def test_folders_are_hidden_and_names_that_would_become_one_stay_apart(cuts: tup
     ids = [row["id"] for row in rows]
     # The first and the last one lie in two folders under one name.
     assert len(set(ids)) == N + 1
-    assert not any("/" in one for one in ids)
-    assert all(one != "0" and one.startswith("0") for one in (ids[0], ids[11]))
+    assert not any("/" in sample for sample in ids)
+    assert all(sample != "0" and sample.startswith("0") for sample in (ids[0], ids[11]))
     assert [row["image"] for row in rows[:4]] == ["0.jpg"] * 4
 
 
@@ -110,17 +110,17 @@ def of_captions(scores: list, ratings: list | None = None, words: list[int] | No
 def test_scores_fall_into_20_bins_and_the_last_one_holds_the_greatest():
     generator = np.random.default_rng(0)
     scores = generator.random(500)
-    found = of_captions(scores.tolist())["m"]
+    histogram = of_captions(scores.tolist())["m"]
     counts, edges = np.histogram(scores, bins=20)
-    assert found["counts"] == counts.tolist()
-    assert found["edges"] == pytest.approx(edges.tolist())
-    assert "by_rating" not in found
+    assert histogram["counts"] == counts.tolist()
+    assert histogram["edges"] == pytest.approx(edges.tolist())
+    assert "by_rating" not in histogram
 
 
 def test_caption_counts_once_a_rating_and_a_rater_who_gave_none_does_not_count():
-    found = of_captions([0.0, 1.0, 1.0], [[1.0, 3.0], [3.0, math.nan, 3.0], [2.0]])["m"]
-    assert found["by_rating"]["ratings"] == [1.0, 2.0, 3.0]
-    table = np.array(found["by_rating"]["counts"])
+    histogram = of_captions([0.0, 1.0, 1.0], [[1.0, 3.0], [3.0, math.nan, 3.0], [2.0]])["m"]
+    assert histogram["by_rating"]["ratings"] == [1.0, 2.0, 3.0]
+    table = np.array(histogram["by_rating"]["counts"])
     assert table.shape == (3, 20)
     assert table[:, 0].tolist() == [1, 0, 1]
     assert table[:, 19].tolist() == [0, 1, 2]
@@ -129,9 +129,9 @@ def test_caption_counts_once_a_rating_and_a_rater_who_gave_none_does_not_count()
 
 def test_more_than_20_ratings_are_put_into_bins_named_by_their_centres():
     ratings = [[float(n)] for n in range(101)]
-    found = of_captions([0.5] * 101, ratings)["m"]["by_rating"]
-    assert found["ratings"] == pytest.approx([2.5 + 5 * n for n in range(20)])
-    assert [sum(row) for row in found["counts"]] == [5] * 19 + [6]
+    by_rating = of_captions([0.5] * 101, ratings)["m"]["by_rating"]
+    assert by_rating["ratings"] == pytest.approx([2.5 + 5 * n for n in range(20)])
+    assert [sum(row) for row in by_rating["counts"]] == [5] * 19 + [6]
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,15 @@ def test_more_than_20_ratings_are_put_into_bins_named_by_their_centres():
     [([2, 2, 4], [2, 3, 4, 5], [2, 0, 1]), ([7], [7, 8], [1]), ([1, 41], list(range(1, 44, 3)), [1] + [0] * 12 + [1])],
 )
 def test_words_are_counted_in_bins_of_equal_width(words: list[int], edges: list[int], counts: list[int]):
-    found = of_captions([0.5] * len(words), words=words)["m"]["by_words"]
-    assert found["edges"] == edges
-    assert [sum(row) for row in found["counts"]] == counts
+    by_words = of_captions([0.5] * len(words), words=words)["m"]["by_words"]
+    assert by_words["edges"] == edges
+    assert [sum(row) for row in by_words["counts"]] == counts
 
 
 def test_captions_without_a_score_are_not_counted():
-    found = of_captions([0.0, math.nan, None, math.inf, 1.0], [[1.0]] * 5)["m"]
-    assert sum(found["counts"]) == sum(found["by_rating"]["counts"][0]) == 2
-    assert sum(map(sum, found["by_words"]["counts"])) == 2
+    histogram = of_captions([0.0, math.nan, None, math.inf, 1.0], [[1.0]] * 5)["m"]
+    assert sum(histogram["counts"]) == sum(histogram["by_rating"]["counts"][0]) == 2
+    assert sum(map(sum, histogram["by_words"]["counts"])) == 2
 
 
 def test_scores_that_no_bins_can_hold_have_no_histogram():

@@ -91,20 +91,20 @@ def values(done: TaskRun) -> dict[str, float]:
 
 def test_captions_in_cocos_result_format_are_scored_against_all_sentences(data: Path):
     done = run(data, "coco_caption_few")
-    found = values(done)
+    value_of = values(done)
     scores = capbench.score(
         [{"candidate": text, "references": SENTENCES[n]} for n, text in CAPTIONS.items()],
         metrics=["bleu_4", "meteor", "rouge_l", "cider"],
     )
     for name, value in scores.system.items():
-        assert found[name] == pytest.approx(value)
-    assert found["incorrect_ending"] == pytest.approx(1 / 3)
-    assert found["rep_1"] == pytest.approx(2 / 3)  # "a" stands three times in the first caption
+        assert value_of[name] == pytest.approx(value)
+    assert value_of["incorrect_ending"] == pytest.approx(1 / 3)
+    assert value_of["rep_1"] == pytest.approx(2 / 3)  # "a" stands three times in the first caption
     assert {result.n for result in done.results} == {3}
     assert not done.record.failures
     assert done.record.settings.model_args == {"path": "captions.json"}
     # No encoder was named, so the metrics that need one are left out.
-    assert not {"clip_s", "refclip_s", "pac_s", "refpac_s"} & found.keys()
+    assert not {"clip_s", "refclip_s", "pac_s", "refpac_s"} & value_of.keys()
 
 
 def test_objects_that_captions_make_up_are_counted(data: Path):
@@ -126,12 +126,12 @@ def test_real_annotations_give_the_objects_that_chair_looks_for(data_folder: Cal
         f"include: {BUILTIN_FOLDER}/coco/coco_chair_val2014.yaml\ntask: mini\nmetric_list: [{metrics}]\n"
         f"checks: {{documents: {len(mini['images'])}}}\nmetadata: {{version: 1.0}}\n"
     )
-    category = {one["id"]: one["name"] for one in mini["categories"]}
+    category = {category["id"]: category["name"] for category in mini["categories"]}
     for row in val2014(tmp_path / "coco"):
-        marks = (one for one in mini["instances"] if str(one["image_id"]) == row["id"])
-        assert set(row["objects"]) == {category[one["category_id"]] for one in marks}
+        marks = (instance for instance in mini["instances"] if str(instance["image_id"]) == row["id"])
+        assert set(row["objects"]) == {category[mark["category_id"]] for mark in marks}
     # A caption of an image's own mentions nothing else; that of the next one does.
-    own = {one["image_id"]: one["caption"] for one in mini["captions"]}
+    own = {caption["image_id"]: caption["caption"] for caption in mini["captions"]}
     order = [image["id"] for image in mini["images"]]
     expected = {}
     for shift in (0, 1):
@@ -189,7 +189,7 @@ def test_nocaps_scores_all_images_or_those_of_a_domain(folder: Path, task: str, 
     done = run_few(folder, task, images)
     assert [(result.n, result.value) for result in done.results] == [(images, pytest.approx(1))] * 2
     # Captions of the other domains are named, and cost nothing.
-    assert sum(one["count"] for one in done.record.failures) == 4 - images
+    assert sum(failure["count"] for failure in done.record.failures) == 4 - images
 
 
 def test_vizwiz_counts_an_image_that_nobody_could_describe_and_leaves_it_out(folder: Path):

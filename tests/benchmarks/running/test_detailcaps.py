@@ -69,9 +69,9 @@ def test_a_file_of_ones_own_in_the_columns_of_the_release_is_scored_alike(parque
         capbench.evaluate(None, [task], metrics=["bleu_2"], data={task: parquet}, resamples=0)[task]
         for task in ("detailcaps_agreement", "detailcaps100_agreement")
     ]
-    released, own = ([(one.statistic, one.value) for one in run.results] for run in runs)
+    released, own = ([(result.statistic, result.value) for result in run.results] for run in runs)
     assert released == own
-    assert {one.table for one in runs[1].published.values()} == {2}
+    assert {entry.table for entry in runs[1].published.values()} == {2}
     assert runs[0].published != runs[1].published
 
 
@@ -121,7 +121,7 @@ def test_printed_value_stands_beside_the_encoder_that_this_paper_used(
         assert "clip_s" in {result.metric for result in run.results}
         assert "needs weights of family 'pac'" in run.record.metrics_left_out["pac_s"]
         published = run.record.published.items()
-        printed[name] = {key: one.printed for key, one in published if key.startswith("clip_s")}
+        printed[name] = {key: entry.printed for key, entry in published if key.startswith("clip_s")}
     assert printed["theirs"] == {
         "clip_s.pearson": "0.4463",
         "clip_s.one_minus_r2": "16.10",
@@ -165,10 +165,10 @@ def test_captions_of_a_model_are_written_from_the_images_in_the_file(parquet: Pa
             **settings,
         )["detailcaps"]
 
-    found = run()
-    assert found.record.generation["captions"] == 6
-    assert found.record.failures == []
-    captions = found.samples.to_pandas().set_index("id")["candidate"]
+    task_run = run()
+    assert task_run.record.generation["captions"] == 6
+    assert task_run.record.failures == []
+    captions = task_run.samples.to_pandas().set_index("id")["candidate"]
     # Rows 4 and 5 share a name, and have images of their own.
     model = HfCaptioner(str(tiny_llava), device="cpu")
     for n in range(6):

@@ -86,11 +86,13 @@ def column(task_run: Any, name: str) -> list[float | None]:
 
 
 def test_function_is_a_metric_of_candidate_and_references(run: Callable[..., Any]):
-    made = run("[!function mine.shared_words]")
-    assert column(made, "shared_words") == [2, 1, 3, None, None]
-    assert [(one.metric, one.label[0], one.n) for one in made.results] == [("shared_words", "shared_words", 3)]
-    assert made.results[0].value == pytest.approx(kendalltau([2, 1, 3], [3, 1, 4])[0])
-    reasons = {one["reason"]: one["samples"] for one in made.failures}
+    done = run("[!function mine.shared_words]")
+    assert column(done, "shared_words") == [2, 1, 3, None, None]
+    assert [(result.metric, result.label[0], result.n) for result in done.results] == [
+        ("shared_words", "shared_words", 3)
+    ]
+    assert done.results[0].value == pytest.approx(kendalltau([2, 1, 3], [3, 1, 4])[0])
+    reasons = {failure["reason"]: failure["samples"] for failure in done.failures}
     assert reasons == {
         "shared_words: ValueError: is odd": ["3"],
         "shared_words: the function gave no finite number, but None": ["4"],
@@ -98,20 +100,20 @@ def test_function_is_a_metric_of_candidate_and_references(run: Callable[..., Any
 
 
 def test_function_takes_settings_a_name_and_a_direction(run: Callable[..., Any]):
-    made = run(
+    done = run(
         "[{metric: !function mine.shared_words, least: 2, name: words, higher_is_better: false}, "
         "!function mine.letters]"
     )
-    assert column(made, "words")[:3] == [2, 2, 3]
-    assert column(made, "letters") == [len(row["caption"]) for row in ROWS]
+    assert column(done, "words")[:3] == [2, 2, 3]
+    assert column(done, "letters") == [len(row["caption"]) for row in ROWS]
     with pytest.raises(TaskError, match=r"mine\.yaml:\d+: metric '!function mine\.letters': .*'least'"):
         run("[{metric: !function mine.letters, least: 2}]")
 
 
 def test_class_is_a_metric_with_its_settings(run: Callable[..., Any]):
-    made = run("[{metric: !function mine.Vowels, of: ao}]")
-    assert column(made, "Vowels") == [2, 2, 1, 2, 1]
-    assert {one.label[0] for one in made.results} == {"vowels"}
+    done = run("[{metric: !function mine.Vowels, of: ao}]")
+    assert column(done, "Vowels") == [2, 2, 1, 2, 1]
+    assert {result.label[0] for result in done.results} == {"vowels"}
     with pytest.raises(TaskError, match=r"metric '!function mine\.Vowels' has no setting 'off'\. Did you mean 'of'"):
         run("[{metric: !function mine.Vowels, off: ao}]")
     with pytest.raises(TaskError, match="higher_is_better is true by its definition"):
@@ -138,18 +140,21 @@ def test_fingerprint_is_of_the_functions_code(run: Callable[..., Any], tmp_path:
 
 
 def test_function_is_a_statistic_of_scores_and_ratings(run: Callable[..., Any]):
-    made = run(
+    done = run(
         "[!function mine.letters]",
         "[!function mine.distance, "
         "{statistic: !function mine.distance, power: 2, name: squared, higher_is_better: false}]",
     )
     gaps = np.array([len(row["caption"]) - row["rating"] for row in ROWS])
-    assert {one.statistic: one.value for one in made.results} == {
+    assert {result.statistic: result.value for result in done.results} == {
         "distance": pytest.approx(np.abs(gaps).mean()),
         "squared": pytest.approx((gaps**2).mean()),
     }
-    assert [(one.label[1], one.higher_is_better) for one in made.results] == [("distance", True), ("squared", False)]
-    assert all(one.interval.low <= one.value <= one.interval.high for one in made.results)
+    assert [(result.label[1], result.higher_is_better) for result in done.results] == [
+        ("distance", True),
+        ("squared", False),
+    ]
+    assert all(result.interval.low <= result.value <= result.interval.high for result in done.results)
     with pytest.raises(TaskError, match=r"statistic '!function mine\.distance': .*'base'"):
         run("[!function mine.letters]", "[{statistic: !function mine.distance, base: 2}]")
 
@@ -157,9 +162,9 @@ def test_function_is_a_statistic_of_scores_and_ratings(run: Callable[..., Any]):
 def test_finished_run_does_not_hold_the_code_of_a_statistic(run: Callable[..., Any]):
     from capbench.cli.main import main
 
-    made = run("[!function mine.letters, !function mine.Vowels]", "[!function mine.distance, kendall_b]")
-    assert main(["compare", str(made.folder), "--statistic", "kendall_b"]) == 0
-    assert main(["compare", str(made.folder), "--statistic", "distance"]) == 2
+    done = run("[!function mine.letters, !function mine.Vowels]", "[!function mine.distance, kendall_b]")
+    assert main(["compare", str(done.folder), "--statistic", "kendall_b"]) == 0
+    assert main(["compare", str(done.folder), "--statistic", "distance"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_images_beside_the_task_file_are_found_by_folder_or_by_path(folder: Path
 
 def test_every_metric_of_the_list_is_run_beside_those_that_need_the_model(folder: Path, tiny_clip: TinyClip):
     done = run(folder, tiny_clip, image_folder="images", metric_list=["length", "clip_s", "pac_s"])["mine"]
-    assert [one.metric for one in done.results] == ["length", "clip_s"]
+    assert [result.metric for result in done.results] == ["length", "clip_s"]
     assert list(done.record.metrics_left_out) == ["pac_s"]
 
 
@@ -82,7 +82,7 @@ def test_name_that_no_file_system_takes_is_its_rows_failure(folder: Path, tiny_c
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     done = run(folder, tiny_clip, metric_list=["clip_s"], **keys)["mine"]
     assert done.results[0].n == 3
-    assert sum(one["count"] for one in done.record.failures) == 4
+    assert sum(failure["count"] for failure in done.record.failures) == 4
     json.dumps(done.record.values).encode("utf-8")
 
 

@@ -82,7 +82,7 @@ def run(folder: Path, *metrics: str, **options: Any) -> Any:
 
 
 def values(task_run: Any, metric: str) -> dict[str, float | None]:
-    return {one.statistic: one.value for one in task_run.results if one.metric == metric}
+    return {result.statistic: result.value for result in task_run.results if result.metric == metric}
 
 
 def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..., None]):
@@ -114,10 +114,10 @@ def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(
     tmp_path: Path, write_task: Callable[..., None]
 ):
     write_task()
-    one = write(tmp_path / "words.jsonl", scores())
+    original = write(tmp_path / "words.jsonl", scores())
     (tmp_path / "elsewhere").mkdir()
     two = write(tmp_path / "elsewhere" / "other.jsonl", scores())
-    first, copy = (run(tmp_path, f"recorded[file={file},label=Words]").record for file in (one, two))
+    first, copy = (run(tmp_path, f"recorded[file={file},label=Words]").record for file in (original, two))
     assert copy.fingerprint == first.fingerprint
     write(two, [{**row, "score": row["score"] + 1} for row in scores()])
     assert run(tmp_path, f"recorded[file={two},label=Words]").record.fingerprint != first.fingerprint
@@ -128,8 +128,8 @@ def test_several_files_stand_in_one_run_under_labels_of_their_own(tmp_path: Path
     up = write(tmp_path / "up.jsonl", scores())
     down = write(tmp_path / "down.jsonl", [{**row, "score": -row["score"]} for row in scores()])
     names = [f"recorded[file={up},label=Up]", f"recorded[file={down},label=Down,higher_is_better=false]"]
-    made = run(tmp_path, *names)
-    assert values(made, "Up")["pearson"] == pytest.approx(-(values(made, "Down")["pearson"] or 0))
+    done = run(tmp_path, *names)
+    assert values(done, "Up")["pearson"] == pytest.approx(-(values(done, "Down")["pearson"] or 0))
     with pytest.raises(TaskError, match=r"lists metric .* twice") as raised:
         run(tmp_path, f"recorded[file={up},label=Up]", f"recorded[file={down},label=Up]")
     assert "'label'" in raised.value.hint
@@ -148,9 +148,9 @@ def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(
     write_task(rated, RATED)
     name = f"recorded[file={tmp_path / 'ids.jsonl'},label=Given]"
     write(tmp_path / "ids.jsonl", [{"id": f"r{n}", "score": int(score)} for n, score in enumerate(scores)])
-    made = run(tmp_path, name, engine=execution)
-    assert values(made, "Given")["pearson"] == pytest.approx(np.corrcoef(scores, ratings)[0, 1])
-    assert made.record.remarks == []
+    done = run(tmp_path, name, engine=execution)
+    assert values(done, "Given")["pearson"] == pytest.approx(np.corrcoef(scores, ratings)[0, 1])
+    assert done.record.remarks == []
     plain = capbench.score(rated, name)
     assert [row["Given"] for row in plain.rows] == scores.tolist()
 
@@ -170,16 +170,16 @@ def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(
     write(tmp_path / "words.jsonl", scores())
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    made = run(tmp_path)
-    assert values(made, "Words") == values(made, "length")
-    assert values(run(tmp_path, "Words"), "Words") == values(made, "Words")
-    assert {one.label[0] for one in made.results} == {"Words", Length.label}
-    assert made.record.remarks == []
+    done = run(tmp_path)
+    assert values(done, "Words") == values(done, "length")
+    assert values(run(tmp_path, "Words"), "Words") == values(done, "Words")
+    assert {result.label[0] for result in done.results} == {"Words", Length.label}
+    assert done.record.remarks == []
     with pytest.raises(MetricError, match=r"metric 'W': words\.jsonl: cannot be read"):
         run(tmp_path, "recorded[file=words.jsonl,label=W]")
     write(tmp_path / "here" / "words.jsonl", [{**row, "score": -row["score"]} for row in scores()])
     other = run(tmp_path, "recorded[file=words.jsonl,label=W]")
-    assert values(other, "W")["pearson"] == pytest.approx(-(values(made, "Words")["pearson"] or 0))
+    assert values(other, "W")["pearson"] == pytest.approx(-(values(done, "Words")["pearson"] or 0))
 
 
 def test_task_may_not_read_scores_outside_of_its_folder(tmp_path: Path, write_task: Callable[..., None]):
@@ -193,18 +193,18 @@ def test_task_may_not_read_scores_outside_of_its_folder(tmp_path: Path, write_ta
 
 
 def test_rows_at_hand_are_found_by_id_or_by_image_and_caption(tmp_path: Path):
-    given = [{"id": row["id"], "image": row["image"], "candidate": row["caption"]} for row in rows()]
+    captions = [{"id": row["id"], "image": row["image"], "candidate": row["caption"]} for row in rows()]
     words = [len(row["caption"].split()) for row in rows()]
     file = write(tmp_path / "words.jsonl", scores())
-    table = capbench.score(given, f"recorded[file={file},label=Words]")
+    table = capbench.score(captions, f"recorded[file={file},label=Words]")
     assert [row["Words"] for row in table.rows] == words
     assert table.labels == {"Words": "Words"}
     by_id = [{"id": row["id"], "score": n} for row, n in zip(rows(), words, strict=True)]
-    table = capbench.score(given, f"recorded[file={write(tmp_path / 'ids.jsonl', by_id[:-1])},label=Words]")
+    table = capbench.score(captions, f"recorded[file={write(tmp_path / 'ids.jsonl', by_id[:-1])},label=Words]")
     assert table.system == {"Words": None}
     assert table.metric_errors["Words"].startswith("39 of 40 rows have a score")
     with pytest.raises(UsageError, match="two metrics are called 'Words'"):
-        capbench.score(given, [f"recorded[file={file},label=Words]", "recorded[file=a.jsonl,label=Words]"])
+        capbench.score(captions, [f"recorded[file={file},label=Words]", "recorded[file=a.jsonl,label=Words]"])
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_released_scores_of_fleur_give_the_numbers_of_its_paper(task: str, file:
     if not path.is_file():
         pytest.skip("needs FLEUR's released scores as CAPBENCH_DATA/fleur/TASK.jsonl")
     name = f"recorded[file={path},label=FLEUR,image_names=bare]"
-    (made,) = capbench.evaluate(tasks=task, metrics=name, resamples=0).tasks
-    assert (values(made, "FLEUR")["kendall_c"] or 0) * 100 == pytest.approx(printed, abs=0.05)
-    assert made.record.remarks == []
+    (done,) = capbench.evaluate(tasks=task, metrics=name, resamples=0).tasks
+    assert (values(done, "FLEUR")["kendall_c"] or 0) * 100 == pytest.approx(printed, abs=0.05)
+    assert done.record.remarks == []
 
 
 # -- Scores of pairs that a file lacks: the metric has no number, however many units a run is cut into
@@ -266,7 +266,7 @@ def test_pair_that_is_missing_in_one_unit_fails_the_metric(recorded: Callable[[s
         for name, executor in (("here", None), ("files", AnyOrder())):
             execution = Execution(executor, shard_rows=size)
             record, samples, _ = run_in_shards(call, tmp_path / f"{name} {size}", execution)
-            ((metric, reason),) = [(one["metric"], one["reason"]) for one in record["metric_errors"]]
+            ((metric, reason),) = [(error["metric"], error["reason"]) for error in record["metric_errors"]]
             assert metric == "itm_score"
             assert "pairs.jsonl lacks 1 of " in reason
             assert "4.jpg: caption 4" in reason

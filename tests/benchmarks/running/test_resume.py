@@ -36,7 +36,7 @@ def run(folder: Path, store: str = "store.sqlite", **call: Any) -> TaskRun:
 def kept(folder: Path, of: str) -> int:
     """Return how many results of a metric or a model are in the store."""
     with Store(folder / "store.sqlite") as store:
-        return sum(one.entries for one in store.stats() if of in str(one.fingerprint))
+        return sum(stat.entries for stat in store.stats() if of in str(stat.fingerprint))
 
 
 def killed(folder: Path, of: str, puts: int, **call: Any) -> int:

@@ -92,15 +92,15 @@ def compared(done: TaskRun, statistic: str, names: Sequence[str] = ()) -> dict[s
     assert done.folder is not None
     settings = CompareSettings(statistic, tuple(names), resamples=100, seed=7)
     (comparison,) = compare_runs([done.folder], settings)
-    return {one.name: one.letters for one in comparison.compared}
+    return {row.name: row.letters for row in comparison.compared}
 
 
 @pytest.mark.parametrize("raters", ["flatten", "mean", "per_rater_mean"])
 def test_groups_of_a_task_with_ratings_are_those_of_compare(tmp_path: Path, raters: str):
     done = run(tmp_path, {**AGREEMENT, "protocol": {"raters": raters}}, NOISY)
-    found = done.record.significance
-    assert list(found) == ["kendall_c", "pearson"]
-    for statistic, entry in found.items():
+    significance = done.record.significance
+    assert list(significance) == ["kendall_c", "pearson"]
+    for statistic, entry in significance.items():
         assert entry.groups == compared(done, statistic)
         assert len(set(entry.groups.values())) > 1
         assert (entry.alpha, entry.resamples, entry.seed) == (0.05, 100, 7)
@@ -110,9 +110,9 @@ def test_metric_without_a_value_is_left_out_and_the_others_are_compared(tmp_path
     # The groups are of the rows that all of the others scored.
     few = "noisy[noise=3.0,longest=10]"
     done = run(tmp_path, AGREEMENT, ["constant", *NOISY[:2], few, "noisy[longest=0]"])
-    found = done.record.significance["kendall_c"].groups
-    assert set(found) == {*NOISY[:2], few}
-    assert found == compared(done, "kendall_c", [*NOISY[:2], few])
+    groups = done.record.significance["kendall_c"].groups
+    assert set(groups) == {*NOISY[:2], few}
+    assert groups == compared(done, "kendall_c", [*NOISY[:2], few])
     # Captions of one word are all that the last metric scores, and there the first one has no ranking.
     done = run(tmp_path, AGREEMENT, ["length", NOISY[1], "noisy[noise=1.0,longest=2]"])
     assert set(done.record.significance["kendall_c"].groups) == {NOISY[1], "noisy[noise=1.0,longest=2]"}

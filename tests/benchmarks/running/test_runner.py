@@ -114,8 +114,8 @@ def write_task(folder: Path, *metrics: str) -> None:
     (folder / "mine.yaml").write_text(json.dumps(task))
 
 
-def remarks(found: list[Any]) -> dict[str, list[str]]:
-    return {one["reason"]: one["samples"] for one in found}
+def remarks(entries: list[Any]) -> dict[str, list[str]]:
+    return {entry["reason"]: entry["samples"] for entry in entries}
 
 
 def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(
@@ -129,8 +129,8 @@ def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(
         assert main(arguments) == 0
         assert f"mine: 1 × image {TURNED} (first: 0.jpg)" in capsys.readouterr().err
     records = [json.loads(file.read_text()) for file in images.glob("runs/*/*/*/run.json")]
-    assert [remarks(one["remarks"]) for one in records] == [{TURNED: ["0.jpg"], MANY: ["2.gif"]}] * 2
-    assert sorted(one["store"]["found"] > 0 for one in records) == [False, True]
+    assert [remarks(record["remarks"]) for record in records] == [{TURNED: ["0.jpg"], MANY: ["2.gif"]}] * 2
+    assert sorted(record["store"]["found"] > 0 for record in records) == [False, True]
 
 
 def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metric(images: Path, tiny_clip: TinyClip):
@@ -177,9 +177,9 @@ def test_photograph_whose_crops_are_matched_is_remarked_once(images: Path, tiny_
 
 
 def test_judge_that_is_shown_one_frame_says_so_from_the_store_too(images: Path):
-    told = [{"token": one, "top_logprobs": [{"token": one, "logprob": 0.0}]} for one in "0.8"]
+    tokens = [{"token": token, "top_logprobs": [{"token": token, "logprob": 0.0}]} for token in "0.8"]
     rows = [{"id": name, "candidate": "a dog", "image": str(images / name)} for name in ("1.jpg", "2.gif")]
-    with chat_server(lambda body, before: completion("0.8", logprobs={"content": told})) as server:
+    with chat_server(lambda body, before: completion("0.8", logprobs={"content": tokens})) as server:
         for _ in range(2):
             table = capbench.score(
                 rows, "fleur", judge="openai_judge", judge_args={"model": "m", "base_url": server.url},
@@ -210,7 +210,7 @@ def test_mappings_of_ids_are_joined_and_scored_as_lists_are():
     listed = capbench.score(predictions=PREDICTIONS, references=REFERENCES, metrics=METRICS)
     # As pycocoevalcap has them: a list of one caption; in whatever order.
     references = dict(reversed(by_id(REFERENCES).items()))
-    for predictions in (by_id([[one] for one in PREDICTIONS]), by_id(PREDICTIONS)):
+    for predictions in (by_id([[prediction] for prediction in PREDICTIONS]), by_id(PREDICTIONS)):
         joined = capbench.score(predictions=predictions, references=references, metrics=METRICS)
         assert joined.system == listed.system
         assert [row["id"] for row in joined] == list(predictions)

@@ -71,7 +71,7 @@ def test_every_row_that_is_given_is_scored_or_named(tmp_path_factory: pytest.Tem
     sound = {"id": "sound", "candidate": "a dog", "references": ["a dog runs"]}
     store = tmp_path_factory.getbasetemp() / "rows.sqlite"
     table = capbench.score([sound, *rows], ["length", "bleu_1"], store=store)
-    named = sum(one["count"] for one in table.failures if one["stage"] != "metric")
+    named = sum(failure["count"] for failure in table.failures if failure["stage"] != "metric")
     assert len(table.rows) + named == len(rows) + 1
 
 
@@ -108,7 +108,7 @@ def test_captions_without_spaces_between_words_are_remarked_where_metrics_count_
         "a sign says 北京",
         "一只 狗 奔跑",
     ]
-    rows = [{"id": str(n), "candidate": one, "references": [one]} for n, one in enumerate(captions)]
+    rows = [{"id": str(n), "candidate": caption, "references": [caption]} for n, caption in enumerate(captions)]
     for metric in ("length", "bleu_1", "rouge_l", "cider", "rep_1"):
         (remark,) = capbench.score(rows, [metric]).remarks
         assert remark["stage"] == "candidate"
@@ -140,9 +140,9 @@ def test_row_without_its_image_is_told_from_one_with_a_strange_one():
     table = capbench.score(
         [*rows, {"id": "lost", "candidate": "a dog", "image": "x.jpg"}], ["clip_s"], model="shapes-clip"
     )
-    found = failures(table)
-    assert found["image is missing"] == ["none"]
-    assert found["image is neither a path nor encoded bytes"] == ["strange"]
+    reasons = failures(table)
+    assert reasons["image is missing"] == ["none"]
+    assert reasons["image is neither a path nor encoded bytes"] == ["strange"]
 
 
 def test_captions_that_say_nothing_are_scored_as_empty_ones_and_counted():
@@ -155,14 +155,14 @@ def test_captions_that_say_nothing_are_scored_as_empty_ones_and_counted():
     ]
     assert table.system["length"] == 1
     assert failures(table) == {}
-    assert [(one["stage"], one["reason"], one["samples"]) for one in table.empty] == [
+    assert [(entry["stage"], entry["reason"], entry["samples"]) for entry in table.empty] == [
         ("candidate", "is not text but int", ["number"]),
         ("candidate", "is empty", ["3"]),
         ("candidate", "has no letter or digit", ["4"]),
     ]
     # A row that cannot be scored for another reason is no empty caption.
     table = capbench.score(rows, ["length", "bleu_1"])
-    assert sum(one["count"] for one in table.empty) == 0
+    assert sum(entry["count"] for entry in table.empty) == 0
     assert len(table.failures) == 1
 
 
@@ -183,7 +183,7 @@ def test_caption_beyond_what_a_metric_takes_is_cut_for_that_metric_alone_and_cou
     assert values["beyond"]["meteor"] == values["within"]["meteor"]
     cut = "is cut at 20,000 characters for METEOR"
     unspaced = "is written without spaces between words, and metrics that count words take it for one"
-    assert [(one["stage"], one["reason"], one["samples"]) for one in table.remarks] == [
+    assert [(remark["stage"], remark["reason"], remark["samples"]) for remark in table.remarks] == [
         ("candidate", f"{unspaced}; {cut}", ["unspaced"]),
         ("candidate", cut, ["beyond"]),
     ]

@@ -52,7 +52,7 @@ def evaluate(folder: Path, url: str, concurrency: int = 2, **settings: Any) -> d
 
 def captions_kept(path: Path) -> int:
     with Store(path) as store:
-        return sum(one.entries for one in store.stats() if "llava" in str(one.fingerprint))
+        return sum(stat.entries for stat in store.stats() if "llava" in str(stat.fingerprint))
 
 
 def test_server_that_dies_costs_nothing_that_it_answered(folder: Path):
@@ -123,7 +123,7 @@ def test_fleur_looks_at_each_image_once_over_all_runs(tmp_path: Path):
 
     def rates(body: dict[str, Any], before: int) -> Reply:
         def place(token: str, **others: float) -> dict[str, Any]:
-            listed = [{"token": one, "logprob": math.log(p)} for one, p in others.items()]
+            listed = [{"token": token, "logprob": math.log(p)} for token, p in others.items()]
             return {"token": token, "logprob": 0.0, "top_logprobs": listed}
 
         assert body["messages"][0]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")

@@ -73,8 +73,8 @@ def expected(data: Path, encoder: OpenClipEncoder, k: int) -> tuple[float, float
     """Precision, recall and F1 of the three images, from what the encoder gives for each part."""
 
     def features(batches: Any) -> np.ndarray:
-        found = {at: vector for batch in batches for at, vector in batch.vectors.items()}
-        rows = np.stack([found[n] for n in range(len(found))]).astype(np.float64)
+        vector_of = {at: vector for batch in batches for at, vector in batch.vectors.items()}
+        rows = np.stack([vector_of[n] for n in range(len(vector_of))]).astype(np.float64)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     def represented(vectors: np.ndarray, members: np.ndarray) -> float:
@@ -104,8 +104,8 @@ def test_nine_numbers_of_the_paper_from_files_to_record(data: Path, tiny_clip: T
     values = {result.metric: result.value for result in done.results}
     assert len(values) == 9
     for k in (3, 5, 10):
-        found = [values[f"clip_{name}_{k}"] for name in ("precision", "recall", "f1")]
-        assert found == pytest.approx(expected(data, encoder, k), abs=1e-5)
+        measured = [values[f"clip_{name}_{k}"] for name in ("precision", "recall", "f1")]
+        assert measured == pytest.approx(expected(data, encoder, k), abs=1e-5)
     assert {(result.n, result.scale) for result in done.results} == {(3, 100)}
     assert done.record.truncation["clip_f1_5"].to_json() == {
         "captions": 3, "cut": 1, "share": pytest.approx(1 / 3), "context_length": 77

@@ -85,10 +85,10 @@ def test_vatex_eval_is_the_mean_of_each_rater_s_correlation_with_rounded_scores(
     scores = build_metric(metric, arguments).score(items, Context(encoder=encoder)).values
     np.testing.assert_allclose(done.samples[metric].to_pylist(), scores, rtol=0, atol=1e-6)
     rounded = np.around(scores, decimals=4)
-    found = {result.statistic: result.value for result in done.results}
+    value_of = {result.statistic: result.value for result in done.results}
     for name, statistic in (("kendall_b", scipy.stats.kendalltau), ("spearman", scipy.stats.spearmanr)):
         expected = np.mean([statistic(rounded, ratings).statistic for ratings in RATINGS])
-        assert found[name] == pytest.approx(expected, abs=1e-9)
+        assert value_of[name] == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_metric_named_by_the_user_is_taken_as_the_task_sets_it(vatex: Path, encoder: Encoder):

@@ -110,20 +110,22 @@ def test_rated_captions(tmp_path: Path):
     record, samples = same_in_any_shards(tmp_path, ["here", "files"])
 
     assert record["metric_errors"] == []
-    told = {(one["stage"], one["reason"]): one for one in record["failures"]}
+    failure_of = {(failure["stage"], failure["reason"]): failure for failure in record["failures"]}
     # An item that stands in several shards, under other ids, is told once.
-    odd = told["metric", "picky: is odd"]
+    odd = failure_of["metric", "picky: is odd"]
     odd_items = {(n % 3, caption(n)) for n in range(ROWS) if n % 17 == 3}
     assert odd["count"] == len(odd_items) == 3 < sum(n % 17 == 3 for n in range(ROWS))
     assert odd["samples"] == ["row 3", "row 20", "row 37"]
-    assert told["metric", "rank_of: is odd"]["samples"] == odd["samples"]
-    remarks = {one["reason"]: one for one in record["remarks"]}
+    assert failure_of["metric", "rank_of: is odd"]["samples"] == odd["samples"]
+    remarks = {remark["reason"]: remark for remark in record["remarks"]}
     assert remarks["is strange"]["samples"] == ["row 9", "row 32", "row 78"]
-    unspaced = next(one for reason, one in remarks.items() if "without spaces" in reason)
+    unspaced = next(remark for reason, remark in remarks.items() if "without spaces" in reason)
     assert unspaced["samples"] == ["row 7", "row 26", "row 45", "row 64"]
-    assert [one["count"] for one in record["empty_captions"]] == [sum(n % 13 == 5 and n % 11 > 0 for n in range(ROWS))]
+    assert [entry["count"] for entry in record["empty_captions"]] == [
+        sum(n % 13 == 5 and n % 11 > 0 for n in range(ROWS))
+    ]
     assert len(samples) == ROWS
-    assert sum(one["cider"] is not None for one in samples) == ROWS - 2
+    assert sum(sample["cider"] is not None for sample in samples) == ROWS - 2
 
 
 @pytest.mark.parametrize("raters", ["mean", "per_rater_mean"])
@@ -132,7 +134,7 @@ def test_several_raters(tmp_path: Path, raters: str):
     task = {**RATED, "protocol": {"raters": raters}, "metric_list": ["length", "cider"]}
     write_task(tmp_path, rows, task)
     record, _ = same_in_any_shards(tmp_path)
-    assert all(one["n"] > ROWS / 2 for one in record["intervals"].values())
+    assert all(interval["n"] > ROWS / 2 for interval in record["intervals"].values())
 
 
 def test_caption_that_is_a_reference(tmp_path: Path):
@@ -198,7 +200,7 @@ class Narrator(Captioner):
         answers = {at: Caption(caption(number), tokens=5, cut=number % 2 == 0) for at, number in enumerate(numbers)}
         failures = {at: "the model stumbled" for at, number in enumerate(numbers) if number % 16 == 4}
         unseen = {at: "cannot be read" for at, number in enumerate(numbers) if number % 16 == 6}
-        known = {at: one for at, one in answers.items() if at not in failures and at not in unseen}
+        known = {at: answer for at, answer in answers.items() if at not in failures and at not in unseen}
         yield Captioned(known, failures, unseen)
 
 
@@ -223,8 +225,8 @@ def test_captions_of_a_model(tmp_path: Path, aggregate: str):
     write_task(tmp_path, shown(), {**SHOWN, **kinds})
     record, samples = same_in_any_shards(tmp_path, ["here"], call={"model": Narrator()})
     assert record["metric_errors"] == []
-    told = {one["reason"]: one["count"] for one in record["failures"]}
-    assert (told["the model stumbled"], told["cannot be read"]) == (5, 5)
+    count_of = {failure["reason"]: failure["count"] for failure in record["failures"]}
+    assert (count_of["the model stumbled"], count_of["cannot be read"]) == (5, 5)
     assert record["generation"]["captions"] > 50
     assert len(samples) == ROWS
 
@@ -258,11 +260,11 @@ def test_metric_that_raises_in_a_shard_costs_that_shard_alone(tmp_path: Path):
         execution = Execution(executor, folder=tmp_path / "shards", shard_rows=10)
         record, samples, _ = run_in_shards(call, tmp_path / name, execution)
         assert record["metric_errors"] == []
-        (told,) = [one for one in record["failures"] if one["stage"] == "metric"]
-        assert told["count"] == 10
-        assert "RuntimeError: it is broken" in told["reason"]
+        (failure,) = [failure for failure in record["failures"] if failure["stage"] == "metric"]
+        assert failure["count"] == 10
+        assert "RuntimeError: it is broken" in failure["reason"]
         lost = [row for row in samples if row["length"] is not None and row["fragile"] is None]
-        assert [row["id"] for row in lost] == told["samples"]
+        assert [row["id"] for row in lost] == failure["samples"]
         assert all("it is broken" in row["failure"] for row in lost)
 
 
@@ -270,6 +272,6 @@ def test_metric_that_raises_everywhere_has_failed(tmp_path: Path):
     call = write_fragile(tmp_path, lambda number: True)
     for size in (10_000, 10):
         record, _, _ = run_in_shards(call, tmp_path / str(size), Execution(shard_rows=size))
-        ((metric, reason),) = [(one["metric"], one["reason"]) for one in record["metric_errors"]]
+        ((metric, reason),) = [(error["metric"], error["reason"]) for error in record["metric_errors"]]
         assert metric == "fragile"
         assert "it is broken" in reason

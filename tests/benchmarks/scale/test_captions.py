@@ -38,8 +38,8 @@ class Looking(Captioner):
         return {"adapter": "looking"}
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str | None]:
-        for one in requests:
-            note(self.seen, one.id)
+        for request in requests:
+            note(self.seen, request.id)
         return [" ".join(["dog"] * size) or None for size in map(self._size, requests)]
 
     def _size(self, request: CaptionRequest) -> int:
@@ -64,13 +64,13 @@ class Captioning:
             store=self.folder / "store.sqlite",
         )
         scores = [sample["length"] for sample in run["described"].samples.to_pylist()]
-        return [one for one in scores if one is not None]
+        return [score for score in scores if score is not None]
 
     def seen(self) -> list[str]:
         """Return what was looked at since the last time, and forget it: a file that is named is part of the model."""
-        found = notes(self.folder / "seen")
+        ids = notes(self.folder / "seen")
         (self.folder / "seen").unlink(missing_ok=True)
-        return found
+        return ids
 
 
 @pytest.fixture

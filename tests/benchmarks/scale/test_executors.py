@@ -24,8 +24,8 @@ SQUARES = [number**2 for number in range(7)]
 
 def children() -> list[psutil.Process]:
     """Return the processes that this one has started, but what multiprocessing keeps until its end."""
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if "resource_tracker" not in " ".join(one.cmdline())]
+    processes = psutil.Process().children(recursive=True)
+    return [process for process in processes if "resource_tracker" not in " ".join(process.cmdline())]
 
 
 def test_machine_that_does_not_tell_its_cores_has_one(monkeypatch: pytest.MonkeyPatch):
@@ -58,7 +58,7 @@ def test_error_that_cannot_be_sent_is_told():
 def test_permissions_that_a_function_carries_are_in_force_in_workers(tmp_path: Path):
     permissions = Permissions((tmp_path,), ("localhost:8000",), functions=True, remote_code=True)
     results = LocalExecutor(processes=2).map(Permitted(permissions), SHARDS[:2])
-    assert [found for _, found in results] == [permissions] * 2
+    assert [inherited for _, inherited in results] == [permissions] * 2
 
 
 def test_worker_that_is_killed_once_is_replaced(tmp_path: Path):
@@ -126,10 +126,10 @@ def test_workers_with_a_model_share_out_the_gpus(
 ):  # fmt: skip
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     executor = LocalExecutor(processes=processes, gpus=gpus)
-    found = {result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))}
-    assert {devices for _, devices in found} <= expected
-    by_process = dict(found)
-    assert len(by_process) == len(found)
+    environments = {result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))}
+    assert {devices for _, devices in environments} <= expected
+    by_process = dict(environments)
+    assert len(by_process) == len(environments)
     if processes is None or taken > 1:
         assert len(by_process) <= len(gpus)
 

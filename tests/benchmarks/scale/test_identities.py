@@ -42,8 +42,8 @@ def test_checkpoint_that_is_named_without_its_folder_is_known_by_its_content(
 ):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
     (tmp_path / "checkpoints").mkdir()
-    found = {identity(checkpoint="clip.pth")}
+    identities = {identity(checkpoint="clip.pth")}
     for content in (b"one", b"two"):
         (tmp_path / "checkpoints" / "clip.pth").write_bytes(content)
-        found.add(identity(checkpoint="clip.pth"))
-    assert len(found) == 3
+        identities.add(identity(checkpoint="clip.pth"))
+    assert len(identities) == 3

@@ -29,7 +29,7 @@ _OF_THE_DAY = ("date", "total_evaluation_time_seconds", "timings", "store", "che
 def content(run: Run) -> list[Any]:
     """Return what the record of a run's task says but for how long it took, and its samples."""
     (task,) = run.tasks
-    record = {name: one for name, one in task.record.values.items() if name not in _OF_THE_DAY}
+    record = {name: value for name, value in task.record.values.items() if name not in _OF_THE_DAY}
     return [json.loads(json.dumps(record)), *task.samples.to_pylist()]
 
 
@@ -74,31 +74,31 @@ def test_another_process_has_the_record_of_this_one(evaluate: Callable[..., list
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of models that are loaded from here on."""
-    found: list[str] = []
+    names: list[str] = []
     load = ModelSpec.load
 
     def counted(spec: ModelSpec) -> Any:
-        found.append(spec.name)
+        names.append(spec.name)
         return load(spec)
 
     monkeypatch.setattr(ModelSpec, "load", counted)
-    return found
+    return names
 
 
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each file is read to be hashed from here on."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     real = hashlib.file_digest
 
     def counted(content: Any, kind: str) -> Any:
-        found[Path(content.name).name] += 1
+        counts[Path(content.name).name] += 1
         return real(content, kind)
 
     monkeypatch.setattr(hashlib, "file_digest", counted)
     # The files of a test are new, and would be hashed again as they may change yet.
     monkeypatch.setattr(file_digests, "_SETTLED_NS", 0)
-    return found
+    return counts
 
 
 class Nobody(AnyOrder):
@@ -162,5 +162,5 @@ def test_results_that_machines_share_are_those_of_the_model(
     other = {"model": "open_clip", "model_args": f"pretrained={tiny_clip.open_clip_folder},device=cpu"}
     for model in ({"model": "shapes-clip"}, other):
         arguments = {**model, **metrics, "limit": 6}
-        found = evaluate(task, engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **arguments)
-        assert found == evaluate(task, **arguments)
+        results = evaluate(task, engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **arguments)
+        assert results == evaluate(task, **arguments)

@@ -90,7 +90,7 @@ def scenario_actors_keep_what_they_loaded(executor: RayExecutor, folder: Path):
     assert sorted(calls) == [
         (process, count)
         for process in sorted(processes)
-        for count in range(1, 1 + sum(one == process for one, _ in calls))
+        for count in range(1, 1 + sum(caller == process for caller, _ in calls))
     ]
 
 

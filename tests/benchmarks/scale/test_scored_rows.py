@@ -43,8 +43,8 @@ class Scoring:
         model = {"model": "open_clip", "model_args": {"pretrained": str(clip), "device": "cpu"}}
         where: dict[str, Any] = {"engine": Execution(AnyOrder(), folder=self.shared)} if shared else {}
         before = set(self.shared.glob("scores-*"))
-        found = capbench.score(rows, "clip_s,length", **model, **where)
-        return [row["clip_s"] for row in found.rows], len({*self.shared.glob("scores-*")} - before)
+        table = capbench.score(rows, "clip_s,length", **model, **where)
+        return [row["clip_s"] for row in table.rows], len({*self.shared.glob("scores-*")} - before)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_changed_image_of_the_same_name_has_another_score(scoring: Scoring, tiny
     scoring.draw(2, seed=17)
     second, computed = scoring(tiny_clip.open_clip_folder)
     assert computed == 1
-    assert [one == other for one, other in zip(first, second, strict=True)] == [True, True, False, True]
+    assert [score == other for score, other in zip(first, second, strict=True)] == [True, True, False, True]
     assert second == scoring(tiny_clip.open_clip_folder, shared=False)[0]
 
 

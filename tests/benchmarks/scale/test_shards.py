@@ -87,13 +87,13 @@ FACTS = ModelFacts({"adapter": "mine"}, {"tokens": 3.0}, 77)
 @given(items())
 @settings(max_examples=25)
 def test_items(value: Items):
-    found = there_and_back(value)
+    copy = there_and_back(value)
     for field in ("ids", "candidates", "references", "images", "boxes", "objects"):
-        assert list(getattr(found, field)) == list(getattr(value, field)), field
-    np.testing.assert_array_equal(found.weights, value.weights)
-    assert (found.corpus is None) == (value.corpus is None)
-    assert value.corpus is None or np.array_equal(found.corpus, value.corpus)
-    assert found.weights.dtype == np.float64
+        assert list(getattr(copy, field)) == list(getattr(value, field)), field
+    np.testing.assert_array_equal(copy.weights, value.weights)
+    assert (copy.corpus is None) == (value.corpus is None)
+    assert value.corpus is None or np.array_equal(copy.corpus, value.corpus)
+    assert copy.weights.dtype == np.float64
 
 
 requests = st.builds(
@@ -108,30 +108,30 @@ requests = st.builds(
 
 
 def test_image_that_is_no_name_is_called_by_its_hash():
-    (found,) = there_and_back([CaptionRequest("0", {"bytes": b"x"}, "", {})])
-    assert found.image.startswith("sha256:")
+    (request,) = there_and_back([CaptionRequest("0", {"bytes": b"x"}, "", {})])
+    assert request.image.startswith("sha256:")
 
 
 positions = st.integers(0, 50)
 
 
-told = st.dictionaries(positions, any_texts, max_size=3)
+reasons = st.dictionaries(positions, any_texts, max_size=3)
 captions = st.builds(Caption, any_texts, st.none() | st.integers(0, 99), st.none() | st.booleans(), remark=any_texts)
 captioned = st.builds(
-    Captioned, st.dictionaries(positions, captions, max_size=3), told, told, st.frozensets(positions, max_size=3)
+    Captioned, st.dictionaries(positions, captions, max_size=3), reasons, reasons, st.frozensets(positions, max_size=3)
 )
 
 
 @given(st.lists(requests, max_size=3) | captioned)
 @settings(max_examples=25)
 def test_requests_and_captions(value: list[CaptionRequest] | Captioned):
-    found = there_and_back(value)
-    assert found == value
-    assert isinstance(value, list) or list(found.captions) == list(value.captions)
+    copy = there_and_back(value)
+    assert copy == value
+    assert isinstance(value, list) or list(copy.captions) == list(value.captions)
 
 
-def is_same(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+def is_same(array: np.ndarray, other: np.ndarray) -> bool:
+    return array.dtype == other.dtype and array.shape == other.shape and array.tobytes() == other.tobytes()
 
 
 @st.composite
@@ -139,25 +139,25 @@ def scores(draw: st.DrawFn) -> ShardScores:
     n = draw(st.integers(0, 3))
     values = npst.arrays(np.float64, n, elements=st.floats(allow_nan=True))
     parts = st.dictionaries(texts, values, max_size=2)
-    one = st.builds(Scores, values, parts, told, told)
-    metrics = st.builds(MetricScores, texts, st.none() | one, any_texts, st.floats(0, 9), of_model=st.booleans())
-    return ShardScores(draw(st.lists(metrics, max_size=12)), draw(told), draw(told))
+    of_metric = st.builds(Scores, values, parts, reasons, reasons)
+    metrics = st.builds(MetricScores, texts, st.none() | of_metric, any_texts, st.floats(0, 9), of_model=st.booleans())
+    return ShardScores(draw(st.lists(metrics, max_size=12)), draw(reasons), draw(reasons))
 
 
 @given(scores())
 @settings(max_examples=25)
 def test_scores(value: ShardScores):
-    found = there_and_back(value)
-    assert (found.ids, found.remarks) == (value.ids, value.remarks)
-    for one, other in zip(found.metrics, value.metrics, strict=True):
-        assert (one.name, one.error, one.seconds) == (other.name, other.error, other.seconds)
-        assert one.of_model == other.of_model
-        assert (one.scores is None) == (other.scores is None)
-        if one.scores is not None and other.scores is not None:
-            assert is_same(one.scores.values, other.scores.values)
-            assert list(one.scores.parts) == list(other.scores.parts)
-            assert all(is_same(part, other.scores.parts[name]) for name, part in one.scores.parts.items())
-            assert (one.scores.failures, one.scores.remarks) == (other.scores.failures, other.scores.remarks)
+    copy = there_and_back(value)
+    assert (copy.ids, copy.remarks) == (value.ids, value.remarks)
+    for metric, other in zip(copy.metrics, value.metrics, strict=True):
+        assert (metric.name, metric.error, metric.seconds) == (other.name, other.error, other.seconds)
+        assert metric.of_model == other.of_model
+        assert (metric.scores is None) == (other.scores is None)
+        if metric.scores is not None and other.scores is not None:
+            assert is_same(metric.scores.values, other.scores.values)
+            assert list(metric.scores.parts) == list(other.scores.parts)
+            assert all(is_same(part, other.scores.parts[name]) for name, part in metric.scores.parts.items())
+            assert (metric.scores.failures, metric.scores.remarks) == (other.scores.failures, other.scores.remarks)
 
 
 class Drawn:

@@ -35,9 +35,9 @@ class Runs:
 
     def begun(self) -> list[str]:
         """Return the first items of what was scored since the last time, and forget them."""
-        found = notes(self.folder / "scored")
+        shards = notes(self.folder / "scored")
         (self.folder / "scored").unlink(missing_ok=True)
-        return sorted(found, key=int)
+        return sorted(shards, key=int)
 
     def run(self, name: str, *, shared: bool = True, size: int = SIZE) -> tuple[Any, ...]:
         """Return record and samples of a run."""
@@ -119,7 +119,7 @@ def test_shard_on_which_a_metric_failed_is_made_again(runs: Runs, monkeypatch: p
     monkeypatch.setattr(Stumbling, "folder", runs.folder, raising=False)
     (runs.folder / "stumble").touch()
     failed, *_ = runs.run("one")
-    assert [one["count"] for one in failed["failures"]] == [SIZE]
+    assert [failure["count"] for failure in failed["failures"]] == [SIZE]
     (runs.folder / "stumble").unlink()
     whole, *_ = runs.run("two")
     assert whole["failures"] == []

@@ -38,9 +38,9 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def executor(tmp_path: Path) -> SlurmExecutor:
-    made = SlurmExecutor(2, ["--partition=gpu", "--time=0-1:30", "--exclusive"])
-    made.use_folder(tmp_path)
-    return made
+    slurm = SlurmExecutor(2, ["--partition=gpu", "--time=0-1:30", "--exclusive"])
+    slurm.use_folder(tmp_path)
+    return slurm
 
 
 def test_each_job_of_an_array_takes_its_share(queue: Path, executor: SlurmExecutor, tmp_path: Path):

@@ -114,7 +114,7 @@ def test_killed_run_is_finished_by_the_next(folder: Path):
     assert len(set(notes(folder / "scored"))) < ROWS // SIZE, "the run was not caught half way"
     (folder / "slow").unlink()
 
-    found = result(start(folder, 2))
+    outcome = result(start(folder, 2))
     scored = Counter(notes(folder / "scored"))
     assert set(scored) == {str(row) for row in range(0, ROWS, SIZE)}
     assert sum(scored.values()) <= ROWS // SIZE + 2
@@ -123,4 +123,4 @@ def test_killed_run_is_finished_by_the_next(folder: Path):
     assert list(unfinished.iterdir()) == []
 
     # Undisturbed, in one piece.
-    assert found == result(start(folder, 1, 10_000))
+    assert outcome == result(start(folder, 1, 10_000))

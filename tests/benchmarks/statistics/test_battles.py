@@ -24,14 +24,14 @@ def battles() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_medians_of_online_elo_are_the_released_ones():
-    found = online_elo(*battles(), len(NAMES), rounds=200)
-    np.testing.assert_allclose(found, [GOLDEN["medians"][name] for name in NAMES], rtol=1e-12)
+    medians = online_elo(*battles(), len(NAMES), rounds=200)
+    np.testing.assert_allclose(medians, [GOLDEN["medians"][name] for name in NAMES], rtol=1e-12)
 
 
 def test_strengths_are_those_of_logistic_regression():
-    found = strengths(wins_of(*battles(), len(NAMES)))
-    np.testing.assert_allclose(found, [GOLDEN["strengths"][name] for name in NAMES], atol=2e-6)
-    assert found.sum() == pytest.approx(0, abs=1e-12)
+    fitted = strengths(wins_of(*battles(), len(NAMES)))
+    np.testing.assert_allclose(fitted, [GOLDEN["strengths"][name] for name in NAMES], atol=2e-6)
+    assert fitted.sum() == pytest.approx(0, abs=1e-12)
 
 
 # Of the second, full steps would leap over the top: they are shortened.
@@ -40,8 +40,8 @@ LEAPING = [[0.0, 100, 1, 1], [1e5, 0, 0, 0], [1e4, 0, 0, 10], [0, 1e5, 10, 0]]
 
 @pytest.mark.parametrize(("wins", "apart"), [(wins_of(*battles(), len(NAMES)), 1e-10), (np.array(LEAPING), 1e-6)])
 def test_slope_of_the_likelihood_is_zero_at_the_strengths(wins: np.ndarray, apart: float):
-    found = strengths(wins)
-    chance = 1 / (1 + np.exp(found[None, :] - found[:, None]))
+    fitted = strengths(wins)
+    chance = 1 / (1 + np.exp(fitted[None, :] - fitted[:, None]))
     np.testing.assert_allclose((wins - (wins + wins.T) * chance).sum(axis=1), 0, atol=apart)
 
 
@@ -53,14 +53,14 @@ def test_strengths_do_not_depend_on_the_order_of_battles_or_of_their_sides():
 
 
 def test_two_systems_have_the_odds_of_their_wins():
-    found = strengths(np.array([[0.0, 3], [1, 0]]))
-    assert found[0] - found[1] == pytest.approx(np.log(3))
+    fitted = strengths(np.array([[0.0, 3], [1, 0]]))
+    assert fitted[0] - fitted[1] == pytest.approx(np.log(3))
     assert as_elo(np.array([np.log(10) / 2, -np.log(10) / 2])).tolist() == pytest.approx([1200, 800])
 
 
 def test_lopsided_battles_are_solved_too():
-    found = strengths(np.array([[0.0, 1e6, 0], [1, 0, 1e6], [0, 1, 0]]))
-    np.testing.assert_allclose(-np.diff(found), np.log(1e6), rtol=1e-9)
+    fitted = strengths(np.array([[0.0, 1e6, 0], [1, 0, 1e6], [0, 1, 0]]))
+    np.testing.assert_allclose(-np.diff(fitted), np.log(1e6), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_tie_leads_both_ways():
 def test_system_without_a_battle_in_a_resample_does_not_count_in_it():
     # Of two battles both are drawn half the time: the median of the one that always wins is above the start.
     first, second = np.array([0, 2]), np.array([1, 3])
-    found = online_elo(first, second, np.array([1.0, 1.0]), 5, rounds=100)
-    assert (found[[0, 2]] > 1000).all()
-    assert (found[[1, 3]] < 1000).all()
-    assert np.isnan(found[4])
+    ratings = online_elo(first, second, np.array([1.0, 1.0]), 5, rounds=100)
+    assert (ratings[[0, 2]] > 1000).all()
+    assert (ratings[[1, 3]] < 1000).all()
+    assert np.isnan(ratings[4])

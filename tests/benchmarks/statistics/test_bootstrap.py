@@ -36,7 +36,10 @@ shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forke
 def correlated_rows(seed: int | np.random.Generator = 0, images: int = 100, rows_per_image: int = 1) -> RatedScores:
     noise = np.random.default_rng(seed).normal(size=(2, images))
     return RatedScores(
-        *(np.repeat(one, rows_per_image) for one in (0.6 * noise[0] + 0.8 * noise[1], noise[0], np.arange(images)))
+        *(
+            np.repeat(column, rows_per_image)
+            for column in (0.6 * noise[0] + 0.8 * noise[1], noise[0], np.arange(images))
+        )
     )
 
 
@@ -49,8 +52,8 @@ def rows(seed: int = 0) -> RatedScores:
 def intervals(
     statistics: Mapping[str, Statistic], *raters: RatedScores, level: float = 0.95, **draws: Any
 ) -> dict[str, Interval]:
-    found = resample_all({"": (statistics, raters)}, Draws(**draws))[""]
-    return {name: one.interval(level) for name, one in found.items()}
+    resampled = resample_all({"": (statistics, raters)}, Draws(**draws))[""]
+    return {name: values.interval(level) for name, values in resampled.items()}
 
 
 def of_value(value: Callable[[np.ndarray], float], rows: int, **draws: Any) -> Resamples:
@@ -125,7 +128,7 @@ def test_an_image_drawn_twice_counts_twice_in_sample_tau():
 
 def test_undefined_resamples_are_left_out_and_counted_and_a_few_keep_the_interval():
     # One image has another rating: a resample without it (36.6 %) has no tau. Of four, exp(-4) miss them all: 1.8 %.
-    one, four = (
+    single, four = (
         intervals(
             {"tau": KendallB()},
             RatedScores(np.arange(100.0), (np.arange(100) < others).astype(float), np.arange(100)),
@@ -133,9 +136,9 @@ def test_undefined_resamples_are_left_out_and_counted_and_a_few_keep_the_interva
         )["tau"]
         for others in (1, 4)
     )
-    assert (one.low, one.high, one.stderr) == (None, None, None)
-    assert one.resamples == pytest.approx(0.634 * 500, abs=40)
-    assert "all ratings are equal" in one.reason
+    assert (single.low, single.high, single.stderr) == (None, None, None)
+    assert single.resamples == pytest.approx(0.634 * 500, abs=40)
+    assert "all ratings are equal" in single.reason
     assert four.low is not None
     assert 470 <= four.resamples < 500
     assert four.reason == ""
@@ -167,26 +170,26 @@ def test_a_value_that_is_undefined_not_finite_or_fails_costs_its_own_interval(
     value: Callable[[np.ndarray], float], reason: str
 ):
     values = {"bad": value, "good": mean_of(np.arange(10.0))}
-    found = resample_values(values, np.arange(10), Draws(20))
-    assert found["bad"].interval().reason == f"undefined on 20 of 20 resamples ({reason})"
-    assert found["good"].interval() == of_value(mean_of(np.arange(10.0)), 10, resamples=20).interval()
+    resampled = resample_values(values, np.arange(10), Draws(20))
+    assert resampled["bad"].interval().reason == f"undefined on 20 of 20 resamples ({reason})"
+    assert resampled["good"].interval() == of_value(mean_of(np.arange(10.0)), 10, resamples=20).interval()
 
 
 def test_draws_can_begin_later():
     image = np.array([0, 1, 1, 2])
     later = list(draw(image, 3, 6, 5, first=4))
     assert len(later) == 2
-    for one, other in zip(later, islice(draw(image, 3, 6, 5), 4, None), strict=True):
-        assert np.array_equal(one, other) and not one.flags.writeable
+    for drawn, other in zip(later, islice(draw(image, 3, 6, 5), 4, None), strict=True):
+        assert np.array_equal(drawn, other) and not drawn.flags.writeable
 
 
 @shared
 @pytest.mark.parametrize("processes", [2, 12])
 def test_numbers_do_not_depend_on_how_many_processes_share_them(processes: int):
     known = {"": ({"b": KendallB(), "r": Pearson()}, [rows(1), rows(2)])}
-    one, other = (resample_all(known, Draws(11, 4, processes=n))[""] for n in (1, processes))
+    serial, other = (resample_all(known, Draws(11, 4, processes=n))[""] for n in (1, processes))
     for name in ("b", "r"):
-        assert np.array_equal(one[name].values, other[name].values)
+        assert np.array_equal(serial[name].values, other[name].values)
 
 
 @shared
@@ -215,7 +218,7 @@ def test_progress_of_shared_resamples_rises_to_all_of_them():
     seen: list[tuple[int, int]] = []
     of_value(lambda weights: 1.0, 3, resamples=21, processes=2, progress=lambda *numbers: seen.append(numbers))
     assert [total for _, total in seen] == [21] * len(seen)
-    done = [one for one, _ in seen]
+    done = [count for count, _ in seen]
     assert done == sorted(done) and done[-1] == 21 and done[0] < 21
 
 
@@ -223,21 +226,21 @@ def test_progress_of_shared_resamples_rises_to_all_of_them():
 def test_value_of_sums_is_the_same_for_one_weight_and_for_many(rows: int):
     terms = np.random.default_rng(rows).integers(9, size=(rows, 3)).astype(float)
     value = OfSums(lambda sums: float(sums[0] + 10 * sums[2]), terms)
-    found, _ = on_resamples([value, np.argmax], np.arange(rows), rows, Draws(70, 3))
+    estimates, _ = on_resamples([value, np.argmax], np.arange(rows), rows, Draws(70, 3))
     weights = np.stack(list(draw(np.arange(rows), rows, 70, 3)))
-    assert found[:, 0].tolist() == (weights @ terms @ [1, 0, 10]).tolist()
-    assert [value(one) for one in weights] == found[:, 0].tolist()
-    assert found[:, 1].tolist() == weights.argmax(axis=1).tolist()
+    assert estimates[:, 0].tolist() == (weights @ terms @ [1, 0, 10]).tolist()
+    assert [value(weight) for weight in weights] == estimates[:, 0].tolist()
+    assert estimates[:, 1].tolist() == weights.argmax(axis=1).tolist()
 
 
 @pytest.mark.parametrize("rows_together, passes", [(1_000_000, 2), (1200, 3), (1, 4)])
 def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
     rows_together: int, passes: int, monkeypatch: pytest.MonkeyPatch
 ):
-    one, other = rows(1), rows(2)
-    others = [RatedScores(two.scores, two.human, one.groups) for two in (rows(3), rows(4))]
+    first, other = rows(1), rows(2)
+    others = [RatedScores(two.scores, two.human, first.groups) for two in (rows(3), rows(4))]
     tau, sample = {"b": KendallB(), "r": Pearson()}, {"s": SampleKendall(), "b": KendallB()}
-    metrics = {"a": (tau, [one, one]), "b": (sample, [others[0], one]), "c": (tau, [other]), "d": (tau, others)}
+    metrics = {"a": (tau, [first, first]), "b": (sample, [others[0], first]), "c": (tau, [other]), "d": (tau, others)}
     alone = {name: resample_all({name: of}, Draws(23, 4))[name] for name, of in metrics.items()}
     drawn: list[np.ndarray] = []
 
@@ -249,11 +252,11 @@ def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
     monkeypatch.setattr(bootstrap, "draw", counted)
     monkeypatch.setattr(bootstrap, "_ROWS_TOGETHER", rows_together)
     seen: list[tuple[int, int]] = []
-    found = resample_all(metrics, Draws(23, 4, progress=lambda *numbers: seen.append(numbers)))
+    resampled = resample_all(metrics, Draws(23, 4, progress=lambda *numbers: seen.append(numbers)))
     for name, of in alone.items():
-        assert list(found[name]) == list(of)
+        assert list(resampled[name]) == list(of)
         for statistic, expected in of.items():
-            assert np.array_equal(found[name][statistic].values, expected.values)
+            assert np.array_equal(resampled[name][statistic].values, expected.values)
     # All but the third have two raters.
     assert len(drawn) == 23 * (2 * passes - 1)
     assert seen[-1] == (7 * 23, 7 * 23) and [done for done, _ in seen] == sorted({done for done, _ in seen})

@@ -30,11 +30,11 @@ def test_published_examples_are_reproduced(r12, r13, r23, n, t, p, decimals):
 def correlations(generator, samples, rows, noise):
     """Return r12, r13 and r23 ``[samples]`` of two metrics that add noise to the ratings."""
     human, *noises = generator.normal(size=(3, samples, rows))
-    first, second = (human + scale * one for scale, one in zip(noise, noises, strict=True))
+    first, second = (human + scale * noise for scale, noise in zip(noise, noises, strict=True))
 
-    def r(one, other):
-        one, other = (x - x.mean(axis=1, keepdims=True) for x in (one, other))
-        return (one * other).sum(axis=1) / np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
+    def r(values, other):
+        values, other = (x - x.mean(axis=1, keepdims=True) for x in (values, other))
+        return (values * other).sum(axis=1) / np.sqrt((values**2).sum(axis=1) * (other**2).sum(axis=1))
 
     return r(human, first), r(human, second), r(first, second)
 
@@ -57,7 +57,7 @@ NAN = float("nan")
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("arguments", "reason"),
     [
         ((0.5, 0.3, 0.6, 3), "4 rows"),
         ((NAN, 0.4, 0.3, 100), "finite correlations"),
@@ -65,9 +65,9 @@ NAN = float("nan")
         ((0.5, 0.4, NAN, 100), "finite correlations"),
     ],
 )
-def test_few_rows_and_correlations_that_are_not_finite_leave_it_undefined(given, reason):
+def test_few_rows_and_correlations_that_are_not_finite_leave_it_undefined(arguments, reason):
     with pytest.raises(UndefinedStatistic, match=reason):
-        williams_test(*given)
+        williams_test(*arguments)
 
 
 credits = st.sampled_from([0.0, 0.5, 1.0])

@@ -63,8 +63,8 @@ def test_weighted_value_equals_scipy_on_repeated_rows(weighted):
     rated, weights = weighted
     index = np.repeat(np.arange(len(rated)), weights)
     expected = {name: oracle_or_nan(name, rated.scores[index], rated.human[index]) for name in ORACLES}
-    found = {name: value_or_nan(name, rated, weights) for name in ORACLES}
-    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
+    value_of = {name: value_or_nan(name, rated, weights) for name in ORACLES}
+    assert value_of == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_mean_over_images_equals_scipy_image_by_image(columns):
     scores, human, groups = columns
     for variant in ("b", "c"):
         taus = [
-            scipy.stats.kendalltau(scores[groups == one], human[groups == one], variant=variant).statistic
-            for one in np.unique(groups)
-            if (groups == one).sum() > 1
+            scipy.stats.kendalltau(scores[groups == image], human[groups == image], variant=variant).statistic
+            for image in np.unique(groups)
+            if (groups == image).sum() > 1
         ]
         defined = [tau for tau in taus if not np.isnan(tau)]
         if defined:
@@ -244,7 +244,7 @@ def test_an_image_drawn_k_times_counts_as_k_images(columns, draws):
     weights = np.array(draws)[groups]
     copies = [(scores, human, groups, weights > copy) for copy in range(3)]
     separate = [np.concatenate([column[rows] for *_, rows in copies]) for column in (scores, human)]
-    names = np.concatenate([one[rows] + 10 * number for number, (*_, one, rows) in enumerate(copies)])
+    names = np.concatenate([groups[rows] + 10 * number for number, (*_, groups, rows) in enumerate(copies)])
     try:
         expected = SampleKendall()(*separate, names)
     except UndefinedStatistic:

@@ -46,7 +46,7 @@ def spreads(known: Mapping[str, Statistic], *raters: RatedScores, **draws: Any) 
     return spreads_of_all({"": (known, raters)}, Draws(**{"intervals": "influence", "resamples": 0, **draws}))[""]
 
 
-@pytest.mark.parametrize("statistic", OF_ROWS, ids=lambda one: one.label)
+@pytest.mark.parametrize("statistic", OF_ROWS, ids=lambda statistic: statistic.label)
 @pytest.mark.parametrize("levels", [2, 4, None])
 def test_influence_is_the_derivative_by_the_weight_of_a_row(statistic: Statistic, levels: int | None):
     rows = rated(40, 10, levels=levels)
@@ -71,11 +71,11 @@ def test_influences_of_a_statistic_add_up_to_nothing():
 def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
     rows = rated(3000, 300, levels=5)
     statistic = statistics[name]()
-    (found,) = spreads({name: statistic}, rows).values()
-    assert isinstance(found, Influence) and len(found.of_image) == 300
-    assert found.value == statistic.value(rows, np.ones(len(rows)))
+    (spread,) = spreads({name: statistic}, rows).values()
+    assert isinstance(spread, Influence) and len(spread.of_image) == 300
+    assert spread.value == statistic.value(rows, np.ones(len(rows)))
     resampled = spreads({name: statistic}, rows, intervals="bootstrap", resamples=500, seed=3)[name].interval()
-    interval = found.interval()
+    interval = spread.interval()
     assert interval.method == "influence" and interval.resamples == 0 and not interval.reason
     assert resampled.stderr is not None and interval.stderr is not None
     # The bootstrap's own error is 1 / sqrt(2 · 500) = 3.2 %.
@@ -99,10 +99,10 @@ def test_mean_over_images_of_tau_leaves_out_what_the_value_leaves_out():
 def test_several_raters_are_averaged_over_the_same_images():
     rows = [rated(500, 50, seed) for seed in (1, 2)]
     together = spreads({"r": Pearson()}, *rows)["r"]
-    alone = [spreads({"r": Pearson()}, one)["r"] for one in rows]
+    alone = [spreads({"r": Pearson()}, rater)["r"] for rater in rows]
     assert isinstance(together, Influence)
-    assert together.value == pytest.approx(np.mean([one.value for one in alone]))  # pyright: ignore
-    assert together.of_image == pytest.approx(np.mean([one.of_image for one in alone], axis=0))  # pyright: ignore
+    assert together.value == pytest.approx(np.mean([spread.value for spread in alone]))  # pyright: ignore
+    assert together.of_image == pytest.approx(np.mean([spread.of_image for spread in alone], axis=0))  # pyright: ignore
 
 
 def test_auto_resamples_few_rows_and_takes_influences_of_many(monkeypatch: pytest.MonkeyPatch):
@@ -111,9 +111,9 @@ def test_auto_resamples_few_rows_and_takes_influences_of_many(monkeypatch: pytes
     known: dict[str, Statistic] = {"plain": plain, "r": Pearson()}
 
     def ways(**options: Any) -> dict[str, str]:
-        found = spreads(known, rows, resamples=20, **options)
-        assert list(found) == list(known)
-        return {name: one.interval().method for name, one in found.items()}
+        spread_of = spreads(known, rows, resamples=20, **options)
+        assert list(spread_of) == list(known)
+        return {name: spread.interval().method for name, spread in spread_of.items()}
 
     assert set(ways(intervals="auto").values()) == {"bootstrap"}
     assert bootstrap_module.INFLUENCE_ROWS == 1_000_000
@@ -132,10 +132,10 @@ def test_interval_of_a_mean_is_that_of_the_bootstrap():
     known = partial(influence_of_mean, rows.scores)
     values = {"known": (mean_of(rows.scores), known), "unknown": (mean_of(rows.scores), None)}
     spreads_ = spreads_of_values(values, rows.groups + 7, Draws(9, intervals="influence"))
-    found = spreads_["known"].interval()
+    interval = spreads_["known"].interval()
     resampled = resample_values({"": mean_of(rows.scores)}, rows.groups, Draws())[""].interval()
-    assert found.method == "influence"
-    assert found.stderr == pytest.approx(resampled.stderr, rel=0.07)
+    assert interval.method == "influence"
+    assert interval.stderr == pytest.approx(resampled.stderr, rel=0.07)
     assert isinstance(spreads_["unknown"], Resamples) and list(spreads_) == list(values)
 
 
@@ -179,10 +179,10 @@ def test_value_of_sums_scatters_as_its_bootstrap():
 def test_influence_on_a_value_of_sums_is_its_derivative():
     terms = np.random.default_rng(3).uniform(1, 2, (50, 3)) * [1.0, 1e-6, 1e6]
     totals = terms.sum(axis=0)
-    found = influence_of_sums(lambda sums: float(sums[0] ** 3 * sums[1] / sums[2]), totals, [terms])
+    influence = influence_of_sums(lambda sums: float(sums[0] ** 3 * sums[1] / sums[2]), totals, [terms])
     relative = 3 * terms[:, 0] / totals[0] + terms[:, 1] / totals[1] - terms[:, 2] / totals[2]
-    assert found.value == totals[0] ** 3 * totals[1] / totals[2]
-    np.testing.assert_allclose(found.of_image, found.value * relative, rtol=1e-8)
+    assert influence.value == totals[0] ** 3 * totals[1] / totals[2]
+    np.testing.assert_allclose(influence.of_image, influence.value * relative, rtol=1e-8)
 
 
 def two_metrics() -> dict[str, list[RatedScores]]:
@@ -193,7 +193,7 @@ def two_metrics() -> dict[str, list[RatedScores]]:
 
 def test_difference_of_two_metrics_has_the_interval_and_p_of_the_paired_bootstrap():
     ways = [paired_bootstrap(KendallB(), two_metrics(), Draws(intervals=way)) for way in ("bootstrap", "influence")]
-    by_resamples, by_influence = (difference(one["first"], one["second"]) for one in ways)
+    by_resamples, by_influence = (difference(way["first"], way["second"]) for way in ways)
     assert by_influence.value == by_resamples.value
     assert by_influence.interval.method == "influence"
     assert by_influence.interval.stderr == pytest.approx(by_resamples.interval.stderr, rel=0.08)
@@ -209,16 +209,16 @@ def test_p_of_a_difference_is_the_normal_one():
     # 1.96 standard errors: p = 0.05; equal metrics have p 1 and never 0.
     images = np.array([1.0, -1.0, 1.0, -1.0])
     stderr = np.sqrt(4 / 3 * 4)
-    one = Influence(1.959964 * stderr, images)
-    assert one.stderr == pytest.approx(stderr)
-    assert one.p_of(one.value, 0.0) == pytest.approx(0.05, abs=1e-6)
-    assert one.p_of(-one.value, 0.0) == pytest.approx(0.05, abs=1e-6)
-    assert one.p_of(1e-13, 1e-12) == 1.0
+    influence = Influence(1.959964 * stderr, images)
+    assert influence.stderr == pytest.approx(stderr)
+    assert influence.p_of(influence.value, 0.0) == pytest.approx(0.05, abs=1e-6)
+    assert influence.p_of(-influence.value, 0.0) == pytest.approx(0.05, abs=1e-6)
+    assert influence.p_of(1e-13, 1e-12) == 1.0
     flat = Influence(0.5, np.zeros(4))
     assert flat.p_of(0.5, 1e-12) == 0.0
     values = np.random.default_rng(0).random(50)
-    found = paired_means({"a": values, "b": values}, np.arange(50), Draws(intervals="influence"))
-    assert difference(found["a"], found["b"]).p == 1.0
+    spread_of = paired_means({"a": values, "b": values}, np.arange(50), Draws(intervals="influence"))
+    assert difference(spread_of["a"], spread_of["b"]).p == 1.0
 
 
 def test_interval_of_a_correlation_stays_between_minus_one_and_one():
@@ -245,13 +245,13 @@ def test_interval_that_cannot_be_made_says_why():
     assert bad.interval().reason == "the influence of a row is not finite"
     assert (Influence(0.1, np.zeros(2)) - bad).fault() == bad.reason
     equal = RatedScores(np.ones(4), np.arange(4.0), np.arange(4))
-    found = spreads({"r": Pearson()}, equal)["r"].interval()
-    assert found.low is None and "scores are equal" in found.reason
+    interval = spreads({"r": Pearson()}, equal)["r"].interval()
+    assert interval.low is None and "scores are equal" in interval.reason
 
     class Raises(Pearson):
         def influence(self, rated: RatedScores) -> np.ndarray:
             raise ZeroDivisionError("by zero")
 
-    found = spreads({"r": Raises()}, rated(9, 3))["r"].interval()
-    assert found.reason == "the influence function raised ZeroDivisionError: by zero"
+    interval = spreads({"r": Raises()}, rated(9, 3))["r"].interval()
+    assert interval.reason == "the influence function raised ZeroDivisionError: by zero"
     assert spread_of_difference(bad, bad).fault() == bad.reason

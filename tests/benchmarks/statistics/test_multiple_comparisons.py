@@ -26,7 +26,7 @@ def letters_in(label: str) -> set[int]:
 
 
 def shared(labels: list[str]) -> set[tuple[int, int]]:
-    held = [letters_in(one) for one in labels]
+    held = [letters_in(label) for label in labels]
     return {(i, j) for i, j in itertools.combinations(range(len(held)), 2) if held[i] & held[j]}
 
 
@@ -121,15 +121,15 @@ def test_best_comes_first_and_those_that_do_not_differ_share_a_letter():
 
 
 def test_level_decides_who_differs():
-    found = estimates(one=0.0, two=0.4)
-    assert rank(found, higher_is_better=True, alpha=0.05).groups == {"two": "a", "one": "b"}
+    compared = estimates(one=0.0, two=0.4)
+    assert rank(compared, higher_is_better=True, alpha=0.05).groups == {"two": "a", "one": "b"}
     # No p of 200 resamples falls below 1 / 201.
-    assert rank(found, higher_is_better=True, alpha=0.004).groups == {"two": "a", "one": "a"}
+    assert rank(compared, higher_is_better=True, alpha=0.004).groups == {"two": "a", "one": "a"}
 
 
 def test_pair_that_is_undefined_on_the_resamples_does_not_differ():
-    found = estimates(one=0.0, two=2.0)
-    found["one"].resampled.values[:] = np.nan
-    ranking = rank(found, higher_is_better=True)
+    compared = estimates(one=0.0, two=2.0)
+    compared["one"].resampled.values[:] = np.nan
+    ranking = rank(compared, higher_is_better=True)
     assert ranking.corrected == [None]
     assert ranking.groups == {"two": "a", "one": "a"}

@@ -16,14 +16,14 @@ def test_numbers_are_rounded_to_twelve_digits_whatever_their_size():
     values = generator.normal(size=20_000) * 10.0 ** generator.integers(-280, 280, 20_000)
     expected = np.array([float(f"{value:.11e}") for value in values])
 
-    found = settle(values)
+    settled = settle(values)
 
     # Beyond 1e22 powers of ten are no doubles: the last bit may be another, and so the side of a half.
-    np.testing.assert_allclose(found, expected, rtol=1.01e-11)
-    assert np.count_nonzero(~np.isclose(found, expected, rtol=5e-16, atol=0)) < 5
+    np.testing.assert_allclose(settled, expected, rtol=1.01e-11)
+    assert np.count_nonzero(~np.isclose(settled, expected, rtol=5e-16, atol=0)) < 5
     ordinary = (np.abs(values) > 1e-6) & (np.abs(values) < 1e20)
-    assert np.array_equal(found[ordinary], expected[ordinary])
-    assert np.array_equal(settle(found), found)
+    assert np.array_equal(settled[ordinary], expected[ordinary])
+    assert np.array_equal(settle(settled), settled)
 
 
 def test_what_differs_by_rounding_alone_is_the_same():

@@ -42,8 +42,8 @@ def two_metrics(generator, images=50, rows_per_image=4, worse=0.0):
 
 
 def p_of(statistic, rated, seed=0, resamples=199):
-    found = paired_bootstrap(statistic, rated, Draws(resamples, seed))
-    return difference(found["first"], found["second"]).p
+    estimate_of = paired_bootstrap(statistic, rated, Draws(resamples, seed))
+    return difference(estimate_of["first"], estimate_of["second"]).p
 
 
 def test_equally_good_metrics_are_told_apart_in_about_5_percent_of_samples_and_williams_in_far_more():
@@ -54,8 +54,8 @@ def test_equally_good_metrics_are_told_apart_in_about_5_percent_of_samples_and_w
     for sample in range(400):
         rated = two_metrics(generator)
         bootstrapped += p_of(Pearson(), rated, seed=sample, resamples=39) <= 0.05
-        human, one, other = rated["first"][0].human, rated["first"][0].scores, rated["second"][0].scores
-        r = np.corrcoef([human, one, other])
+        human, first, other = rated["first"][0].human, rated["first"][0].scores, rated["second"][0].scores
+        r = np.corrcoef([human, first, other])
         by_williams += williams_test(r[0, 1], r[0, 2], r[1, 2], len(human))[1] <= 0.05
     assert 0.03 <= bootstrapped / 400 <= 0.07
     assert by_williams / 400 > 0.09
@@ -70,16 +70,16 @@ def test_p_is_the_share_of_resamples_as_far_from_the_difference_as_it_is_from_no
 
 
 def test_p_is_never_below_one_over_the_resamples_and_one():
-    found = paired_means({"first": np.arange(9.0), "second": np.arange(9.0) - 5}, np.arange(9), Draws(99))
-    assert difference(found["first"], found["second"]).p == pytest.approx(1 / 100)
+    estimate_of = paired_means({"first": np.arange(9.0), "second": np.arange(9.0) - 5}, np.arange(9), Draws(99))
+    assert difference(estimate_of["first"], estimate_of["second"]).p == pytest.approx(1 / 100)
 
 
 def test_values_and_intervals_are_those_of_the_unpaired_bootstrap():
     rated = two_metrics(np.random.default_rng(0))
-    found = paired_bootstrap(KendallC(), rated, Draws(50, 7))
+    estimate_of = paired_bootstrap(KendallC(), rated, Draws(50, 7))
     for name, rows in rated.items():
         alone = resample_all({"": ({"tau": KendallC()}, rows)}, Draws(50, 7))[""]["tau"]
-        assert found[name].resampled.interval() == alone.interval()
+        assert estimate_of[name].resampled.interval() == alone.interval()
 
 
 def test_the_difference_of_means_has_the_standard_error_of_the_paired_formula():
@@ -87,8 +87,8 @@ def test_the_difference_of_means_has_the_standard_error_of_the_paired_formula():
     generator = np.random.default_rng(0)
     shared = 10 * generator.normal(size=400)
     values = {"first": shared + generator.normal(size=400), "second": shared + generator.normal(size=400)}
-    found = paired_means(values, np.arange(400), Draws(1000))
-    result = difference(found["first"], found["second"])
+    estimate_of = paired_means(values, np.arange(400), Draws(1000))
+    result = difference(estimate_of["first"], estimate_of["second"])
     distances = values["first"] - values["second"]
     assert result.value == pytest.approx(distances.mean())
     assert result.interval.stderr == pytest.approx(distances.std() / 20, rel=0.08)
@@ -107,8 +107,8 @@ def test_metrics_on_other_rows_are_refused():
 
 def test_a_metric_of_one_value_is_named():
     rated = two_metrics(np.random.default_rng(0))
-    (one,) = rated["first"]
-    rated["second"] = [RatedScores(np.ones(len(one)), one.human, one.groups)]
+    (scores,) = rated["first"]
+    rated["second"] = [RatedScores(np.ones(len(scores)), scores.human, scores.groups)]
     with pytest.raises(UndefinedStatistic, match="'second': all scores are equal"):
         paired_bootstrap(Pearson(), rated, Draws(10))
 
@@ -136,8 +136,8 @@ def test_there_is_no_p_where_too_many_resamples_have_no_value():
     human, groups = np.arange(10.0), np.arange(10)
     scores = (groups == 0).astype(float)
     rated = {"first": [RatedScores(scores, human, groups)], "second": [RatedScores(human, human, groups)]}
-    found = paired_bootstrap(KendallB(), rated, Draws(200))
-    result = difference(found["first"], found["second"])
+    estimate_of = paired_bootstrap(KendallB(), rated, Draws(200))
+    result = difference(estimate_of["first"], estimate_of["second"])
     assert result.p is None
     assert "all scores are equal" in result.interval.reason
 
@@ -151,11 +151,11 @@ def test_progress_counts_all_metrics_to_the_end():
 
 def test_p_of_few_rows_is_that_of_the_single_pairs():
     values = np.random.default_rng(1).random((4, 60)) + np.array([[0.0], [0.02], [0.1], [0.3]])
-    estimates = paired_means({str(n): one for n, one in enumerate(values)}, np.arange(60), Draws(seed=7))
+    estimates = paired_means({str(n): row for n, row in enumerate(values)}, np.arange(60), Draws(seed=7))
     ps = p_of_mean_differences(values, seed=7)
     assert np.array_equal(ps, ps.T) and np.all(np.diag(ps) == 1)
-    for one, other in itertools.combinations(range(4), 2):
-        assert ps[one, other] == difference(estimates[str(one)], estimates[str(other)]).p
+    for first, other in itertools.combinations(range(4), 2):
+        assert ps[first, other] == difference(estimates[str(first)], estimates[str(other)]).p
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_p_of_many_rows_is_that_of_the_normal_approximation():
 
 @pytest.mark.parametrize("rows", [2, MOST_RESAMPLED + 1])
 def test_equal_rows_do_not_differ_and_those_that_always_do_by_the_same_are_different(rows: int):
-    one = np.random.default_rng(3).random(30)
-    assert np.all(p_of_mean_differences(np.stack([one] * rows)) == 1)
+    scores = np.random.default_rng(3).random(30)
+    assert np.all(p_of_mean_differences(np.stack([scores] * rows)) == 1)
     assert np.all(p_of_mean_differences(np.zeros((rows, 30))) == 1)
-    assert p_of_mean_differences(one + np.arange(rows)[:, None])[0, 1] < 0.01
+    assert p_of_mean_differences(scores + np.arange(rows)[:, None])[0, 1] < 0.01
 
 
 def test_two_captions_can_tell_rows_apart_and_one_cannot():
@@ -203,5 +203,5 @@ def test_p_does_not_depend_on_the_order_of_sums():
 def test_rows_of_the_same_scores_in_another_order_do_not_differ(seed: int):
     # As floats, sums of the same numbers in another order may differ by their last bits.
     generator = np.random.default_rng(seed)
-    one = generator.random(25) * 10.0 ** generator.integers(-3, 1, 25)
-    assert p_of_mean_differences(np.stack([one, generator.permutation(one)]))[0, 1] == 1
+    scores = generator.random(25) * 10.0 ** generator.integers(-3, 1, 25)
+    assert p_of_mean_differences(np.stack([scores, generator.permutation(scores)]))[0, 1] == 1

@@ -57,7 +57,9 @@ def write(path: Path, content: bytes) -> None:
 
 def moved_aside(path: Path) -> list[Path]:
     """Return the damaged files beside a store, without their logs."""
-    return sorted(one for one in path.parent.glob(f"{path.name}.damaged-*") if one.name[-4:] not in ("-wal", "-shm"))
+    return sorted(
+        aside for aside in path.parent.glob(f"{path.name}.damaged-*") if aside.name[-4:] not in ("-wal", "-shm")
+    )
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
@@ -72,14 +74,14 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
             start = rng.choice(pages) + rng.randrange(120)
             result[start] = rng.randrange(256)
         case 2:
-            one, other = rng.sample(pages, 2)
-            result[one : one + PAGE], result[other : other + PAGE] = (
+            first, other = rng.sample(pages, 2)
+            result[first : first + PAGE], result[other : other + PAGE] = (
                 result[other : other + PAGE],
-                result[one : one + PAGE],
+                result[first : first + PAGE],
             )
         case 3:
-            one, other = rng.sample(pages, 2)
-            result[one : one + PAGE] = result[other : other + PAGE]
+            first, other = rng.sample(pages, 2)
+            result[first : first + PAGE] = result[other : other + PAGE]
         case 4:
             start = rng.randrange(len(result))
             length = rng.choice([16, 512, PAGE])
@@ -148,13 +150,13 @@ def test_log_that_a_loss_of_power_cut_or_garbled_gives_right_values_or_unknown_o
         write(path, content)
         Path(f"{path}-wal").write_bytes(log[:cut] + rest)
         with Store(path) as store:
-            found = store.get(PRODUCERS[1], list(VALUES))
-            assert found.items() <= VALUES.items()
+            kept = store.get(PRODUCERS[1], list(VALUES))
+            assert kept.items() <= VALUES.items()
             # Batches are there whole, and in order.
-            assert found.keys() == set(list(VALUES)[: len(found)])
-            assert len(found) % 5 == 0
+            assert kept.keys() == set(list(VALUES)[: len(kept)])
+            assert len(kept) % 5 == 0
             assert store.verify() == []
-        known.add(len(found))
+        known.add(len(kept))
     assert len(known) > 5
     assert moved_aside(path) == []
 
@@ -214,8 +216,8 @@ def test_earlier_damaged_files_are_never_overwritten(path: Path):
     for number in range(3):
         path.write_bytes(b"no database %d" % number * 50)
         Store(path).close()
-    assert [one.read_bytes()[:13] for one in moved_aside(path)] == [b"no database %d" % n for n in range(3)]
-    assert [one.name[-2:] for one in moved_aside(path)[1:]] == ["-2", "-3"]
+    assert [file.read_bytes()[:13] for file in moved_aside(path)] == [b"no database %d" % n for n in range(3)]
+    assert [file.name[-2:] for file in moved_aside(path)[1:]] == ["-2", "-3"]
 
 
 def test_damage_that_is_met_in_use_is_moved_with_its_log_and_the_work_goes_on(path: Path, sound: bytes):

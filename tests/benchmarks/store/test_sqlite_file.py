@@ -60,7 +60,7 @@ def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept
             store.put(PRODUCER, {"other": value})
         assert store.get(PRODUCER, ["other"]) == {}
         assert (store.hits, store.computed) == (1, 3)
-        assert [one.entries for one in store.stats()] == [1]
+        assert [stat.entries for stat in store.stats()] == [1]
         assert store.verify() == []
         with pytest.raises(StoreError, match="cannot be written") as caught:
             store.prune()
@@ -83,7 +83,7 @@ def test_damaged_store_that_cannot_be_written_is_an_error_and_stays(folder: Path
     assert str(path) in caught.value.message
     assert "Delete the file" in caught.value.hint
     assert "BENCH_CACHE" in caught.value.hint
-    assert [(one.name, one.read_bytes()) for one in folder.iterdir()] == [("store.sqlite", damage)]
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("store.sqlite", damage)]
 
 
 @posix
@@ -96,7 +96,7 @@ def test_page_that_turns_out_damaged_in_a_store_that_cannot_be_written_is_an_err
     with read_only(folder), Store(path) as store:
         with pytest.raises(StoreError, match="malformed"):
             store.get(PRODUCER, [str(n) for n in range(200)])
-        assert [one.name for one in folder.iterdir()] == ["store.sqlite"]
+        assert [path.name for path in folder.iterdir()] == ["store.sqlite"]
 
 
 @posix
@@ -118,7 +118,7 @@ def test_new_files_and_folders_are_of_this_user_alone_and_others_are_left_as_the
     path = shared / "new" / "deep" / "store.sqlite"
     with Store(path) as store:
         store.put(PRODUCER, {"text": 1})
-        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in (shared, path.parent, *path.parent.iterdir())}
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (shared, path.parent, *path.parent.iterdir())}
     assert modes == {
         "shared": 0o755,
         "deep": 0o700,

@@ -97,8 +97,8 @@ def test_values_of_two_keys_that_are_exchanged_are_unknown(path: Path):
     with Store(path) as store:
         store.put(PRODUCER, {"a": 1, "b": 2, "c": 3})
     with sqlite3.connect(path) as db:
-        (one, *_), (other, *_) = rows = db.execute("SELECT rowid, crc, value FROM entries LIMIT 2").fetchall()
-        for row, (_, crc, value) in zip((other, one), rows, strict=True):
+        (first, *_), (other, *_) = rows = db.execute("SELECT rowid, crc, value FROM entries LIMIT 2").fetchall()
+        for row, (_, crc, value) in zip((other, first), rows, strict=True):
             db.execute("UPDATE entries SET crc = ?, value = ? WHERE rowid = ?", (crc, value, row))
     db.close()
     with Store(path) as store:
@@ -144,7 +144,7 @@ def test_processes_that_make_and_fill_one_store_at_once_lose_nothing(path: Path)
     errors = [writer.communicate(timeout=60)[1] for writer in writers]
     assert errors == ["", "", ""]
     with Store(path) as store:
-        assert {one.fingerprint["writer"]: one.entries for one in store.stats()} == {
+        assert {stat.fingerprint["writer"]: stat.entries for stat in store.stats()} == {
             "one": 500,
             "two": 500,
             "three": 500,
@@ -252,13 +252,13 @@ def test_arrays_come_back_as_they_were_put(store: Store):
         "scalar": np.array(3.0),
     }
     store.put_arrays({"of": "features"}, arrays)
-    found = store.get_arrays({"of": "features"}, [*arrays, "unknown"])
+    kept = store.get_arrays({"of": "features"}, [*arrays, "unknown"])
     assert (store.hits, store.computed) == (5, 5)
-    assert found.keys() == arrays.keys()
+    assert kept.keys() == arrays.keys()
     for name, array in arrays.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
-        found[name][...] = 0  # belongs to who asked for it
+        assert kept[name].dtype == array.dtype
+        np.testing.assert_array_equal(kept[name], array)
+        kept[name][...] = 0  # belongs to who asked for it
 
 
 def test_objects_are_no_arrays(store: Store):

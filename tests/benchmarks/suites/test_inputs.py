@@ -43,8 +43,8 @@ RATED = [("a cat", 1), ("a dog", 2), ("a dog runs", 3), ("the dog runs fast", 4)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of inputs that holds nothing else."""
-    (made := tmp_path / "given").mkdir()
-    return made
+    (folder := tmp_path / "given").mkdir()
+    return folder
 
 
 @pytest.fixture
@@ -117,7 +117,9 @@ def captions() -> list[dict[str, Any]]:
 
 
 def needs(suite: Suite, *, inputs: Any = NOTHING) -> dict[tuple[str, str], str]:
-    return {(suite.name(one.row), one.column.name or one.column.task): one.needs for one in places(suite, inputs)}
+    return {
+        (suite.name(place.row), place.column.name or place.column.task): place.needs for place in places(suite, inputs)
+    }
 
 
 def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_stays(tmp_path: Path, suite: Suite):
@@ -126,8 +128,8 @@ def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_sta
     put(scores, "small", "CLIP-S (ViT-L-14)", rows=3)
     put(scores, "other", "length", -1)
     run = run_suite(suite, inputs=read_inputs(suite, scores), include_path=[tmp_path], resamples=0)
-    found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
-    assert found == {
+    value_of = {(cell.label, cell.head): cell.result and cell.result.value for cell in run.cells}
+    assert value_of == {
         ("TIGEr", "Flickr8k-Expert τ-b"): 1,
         ("TIGEr", "Flickr8k-CF τ-b"): None,
         ("length", "Flickr8k-Expert τ-b"): pytest.approx(0.9129, abs=1e-4),
@@ -137,33 +139,33 @@ def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_sta
         ("CLIP-S (ViT-L/14)", "Flickr8k-Expert τ-b"): None,
         ("CLIP-S (ViT-L/14)", "Flickr8k-CF τ-b"): None,
     }
-    reasons = {(one.label, one.head[:11]): one.reason for one in run.cells}
+    reasons = {(cell.label, cell.head[:11]): cell.reason for cell in run.cells}
     assert reasons["CLIP-S (ViT-L/14)", "Flickr8k-Ex"].startswith("3 of 4 rows have a score in CLIP-S (ViT-L-14).jsonl")
     assert reasons["TIGEr", "Flickr8k-CF"] == SCORES
     assert reasons["CLIP-S (ViT-B/32)", "Flickr8k-CF"] == f"not released: {SCORES_OR_MODEL}"
     table = render_suite(run)
-    cells = [[one.strip() for one in line.split("|")] for line in table.splitlines() if line.startswith("|")]
+    cells = [[word.strip() for word in line.split("|")] for line in table.splitlines() if line.startswith("|")]
     assert [line[1] for line in cells[2:]] == ["TIGEr", "length", "CLIP-S (ViT-B/32)", "CLIP-S (ViT-L/14)"]
     # What was recorded does not look like what was measured.
     assert [cells[2][2], *cells[3][2:4]] == ["1.00 [rec]", "0.91", "-1.00 [rec]"]
     assert "\n[rec] from scores of a file of --recorded, not computed here\n" in table
-    assert sum(one["recorded"] for one in suite_rows(run)) == 3
+    assert sum(row["recorded"] for row in suite_rows(run)) == 3
 
 
 def test_captions_fill_the_columns_of_a_row_and_scores_of_them_one(tmp_path: Path, captioning: Suite):
-    given = tmp_path / "given"
-    put_lines(given / "written/A - B.jsonl", *captions())
-    put_lines(given / "written/A - B/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
-    put_lines(given / "written/mine/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
-    read = read_inputs(captioning, given)
+    recorded = tmp_path / "given"
+    put_lines(recorded / "written/A - B.jsonl", *captions())
+    put_lines(recorded / "written/A - B/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
+    put_lines(recorded / "written/mine/Polos.jsonl", *({"id": f"p{n}", "score": n} for n in range(4)))
+    read = read_inputs(captioning, recorded)
     run = run_suite(captioning, inputs=read, include_path=[tmp_path], resamples=0)
-    found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
-    assert found["A / B", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
-    assert found["A / B", "Polos"] == pytest.approx(1.5)
+    value_of = {(cell.label, cell.head): cell.result and cell.result.value for cell in run.cells}
+    assert value_of["A / B", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
+    assert value_of["A / B", "Polos"] == pytest.approx(1.5)
     # Captions hold no scores: what is computed of them is measured.
-    assert [(one.label, one.head) for one in run.cells if one.is_recorded] == [("A / B", "Polos")]
-    assert found["mine", "words"] is None and found["mine", "Polos"] is None
-    reasons = {(one.label, one.head): one.reason for one in run.cells}
+    assert [(cell.label, cell.head) for cell in run.cells if cell.is_recorded] == [("A / B", "Polos")]
+    assert value_of["mine", "words"] is None and value_of["mine", "Polos"] is None
+    reasons = {(cell.label, cell.head): cell.reason for cell in run.cells}
     assert reasons["mine", "words"] == reasons["mine", "Polos"] == f"of nobody: {CAPTIONS}"
     # A column's encoder is its own.
     assert reasons["A / B", "CLIP-S"].startswith("unknown model 'nobodys'")
@@ -186,7 +188,7 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
         "generation_kwargs: {num_beams: 2}}\n",
     )
     read = read_inputs(captioning, tmp_path / "given")
-    by_row = {(one.row.printed_model, one.column.head): one.models for one in places(captioning, read)}
+    by_row = {(place.row.printed_model, place.column.head): place.models for place in places(captioning, read)}
     assert by_row["mine", "words"] == RowModels(f"captions:{file}")
     assert by_row["A / B", "CLIP-S"] == RowModels(
         "hf", "nobodys", decoding='{"num_beams": 2}', model_args='{"pretrained": "here"}'
@@ -194,13 +196,13 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
     put_models(tmp_path, f'mine: {{mine: "captions:{file}"}}')
     read = read_inputs(captioning, tmp_path / "given")
     run = run_suite(captioning, inputs=read, include_path=[tmp_path], resamples=0)
-    found = {(one.label, one.head): one.result and one.result.value for one in run.cells}
-    assert found["mine", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
+    value_of = {(cell.label, cell.head): cell.result and cell.result.value for cell in run.cells}
+    assert value_of["mine", "words"] == pytest.approx((3 + 3 + 4 + 5) / 4)
     # A row of a metric takes what encodes or judges for it.
     put_models(tmp_path, "mine:\n  CLIP-S (ViT-B/32): clip-vit-base-patch32\n")
     said = {
-        (suite.name(one.row), one.column.task): (one.models.model, one.needs)
-        for one in places(suite, read_inputs(suite, tmp_path / "given"))
+        (suite.name(place.row), place.column.task): (place.models.model, place.needs)
+        for place in places(suite, read_inputs(suite, tmp_path / "given"))
     }
     assert said["CLIP-S (ViT-B/32)", "small"] == ("clip-vit-base-patch32", "")
     assert said["CLIP-S (ViT-L/14)", "small"] == (None, f"not released: {SCORES_OR_MODEL}")
@@ -209,19 +211,19 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
 def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(folder: Path):
     suite = load_suite("dci_table7")
     row = "sDCI Pick1 LLM Rand"
-    assert {one.needs for one in places(suite) if one.row.printed_model == row} == {
+    assert {place.needs for place in places(suite) if place.row.printed_model == row} == {
         "released as dci_pick1, a LoRA (model: clip-vit-base-patch32, model_args: {peft: FOLDER}): " + MODEL
     }
     (folder / "models.yaml").write_text(
         f"dci_table7:\n  {row}: {{model: clip-vit-base-patch32, model_args: {{peft: there}}}}\n"
     )
-    taken = {one.models for one in places(suite, read_inputs(suite, folder)) if one.row.printed_model == row}
+    taken = {place.models for place in places(suite, read_inputs(suite, folder)) if place.row.printed_model == row}
     assert taken == {RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}')}
     file = put_lines(folder / f"dci_all_scm/{row}.jsonl")
     taken = {
-        (one.column.task, one.models, one.needs)
-        for one in places(suite, read_inputs(suite, folder))
-        if one.row.printed_model == row and one.column.task in ("dci_all_scm", "dci_all_neg")
+        (place.column.task, place.models, place.needs)
+        for place in places(suite, read_inputs(suite, folder))
+        if place.row.printed_model == row and place.column.task in ("dci_all_scm", "dci_all_neg")
     }
     # The file is for its task; the others have the model.
     pairs = RowModels("pair_scores", model_args=json.dumps({"name": row, "path": str(file)}))
@@ -263,28 +265,28 @@ def test_scores_of_images_and_texts_fill_a_row_of_an_encoder(tmp_path: Path):
 # --- training images
 
 
-def places_of(suite: str, given: Any = NOTHING) -> list[TablePlace]:
-    return list(places(load_suite(suite), given))
+def places_of(suite: str, inputs: Any = NOTHING) -> list[TablePlace]:
+    return list(places(load_suite(suite), inputs))
 
 
 def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(folder: Path):
     seen = "the model was trained on images that this column is measured on: sdci_train, sdci_valid"
     suite = load_suite("dci_table2")
-    best = [one for one in places_of("dci_table2") if "best sDCI" in (one.row.printed_model or "")]
+    best = [place for place in places_of("dci_table2") if "best sDCI" in (place.row.printed_model or "")]
     full = [column.task for column in suite.columns if column.task.startswith("dci_full_")]
-    assert [(one.column.task, one.needs == seen) for one in best] == [
+    assert [(place.column.task, place.needs == seen) for place in best] == [
         *((task, True) for task in full),
         ("dci_all_scm", False),
         ("dci_pick5_scm", False),
     ]
-    printed = [suite.published(one.row, one.column, "accuracy", "") for one in best]
-    assert [one and one.printed for one in printed] == [None] * 6 + ["64.02", "31.60"]
+    printed = [suite.published(place.row, place.column, "accuracy", "") for place in best]
+    assert [entry and entry.printed for entry in printed] == [None] * 6 + ["64.02", "31.60"]
     # A model that a user names may say so, too.
     (folder / "models.yaml").write_text(
         "dci_table2:\n  NegCLIP: {model: open_clip, trained_on: [sdci_train, sdci_valid]}\n"
     )
-    given = read_inputs(suite, folder)
-    assert {one.needs for one in places(suite, given) if one.row.printed_model == "NegCLIP"} == {seen}
+    inputs = read_inputs(suite, folder)
+    assert {place.needs for place in places(suite, inputs) if place.row.printed_model == "NegCLIP"} == {seen}
 
 
 # --- what is refused
@@ -377,12 +379,12 @@ def test_folder_that_is_not_there_or_without_a_suite_is_refused(
 @pytest.mark.parametrize("by", ["files", "models"])
 def test_every_place_runs_or_says_what_fills_it(suite: Suite, folder: Path, by: str):
     fillable = [
-        one
-        for one in places(suite)
-        if one.needs and not (one.column.needs or one.row.no_task or {*one.row.trained_on} & {*one.column.images})
+        cell
+        for cell in places(suite)
+        if cell.needs and not (cell.column.needs or cell.row.no_task or {*cell.row.trained_on} & {*cell.column.images})
     ]  # fmt: skip
-    assert all("--recorded DIR: docs/suites.md" in one.needs for one in fillable)
-    assert "not a metric of capbench" not in "".join(one.needs for one in fillable)
+    assert all("--recorded DIR: docs/suites.md" in place.needs for place in fillable)
+    assert "not a metric of capbench" not in "".join(place.needs for place in fillable)
     for place in fillable:
         called = suite.name(place.row).replace("/", "-")
         if MODEL in place.needs and by == "models":
@@ -390,10 +392,10 @@ def test_every_place_runs_or_says_what_fills_it(suite: Suite, folder: Path, by: 
         put_lines(folder / place.column.task / f"{called}.jsonl")
         if place.metric == "recorded" and place.column.metric:
             put_lines(folder / place.column.task / called / f"{place.column.name}.jsonl")
-    named = [suite.name(one.row).replace("/", "-") for one in fillable if MODEL in one.needs]
+    named = [suite.name(place.row).replace("/", "-") for place in fillable if MODEL in place.needs]
     models = {name: {"model": "clip-vit-base-patch32"} for name in named}
     if by == "models":
         (folder / "models.yaml").write_text(json.dumps({suite.suite: models}))
-    left = [(one.row, one.column, one.needs) for one in places(suite) if one.needs and one not in fillable]
+    left = [(place.row, place.column, place.needs) for place in places(suite) if place.needs and place not in fillable]
     filled = places(suite, read_inputs(suite, folder))
-    assert [(one.row, one.column, one.needs) for one in filled if one.needs] == left
+    assert [(place.row, place.column, place.needs) for place in filled if place.needs] == left

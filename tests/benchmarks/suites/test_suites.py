@@ -38,7 +38,7 @@ def test_every_name_in_a_suite_is_known_and_every_decoding_one_that_its_task_all
     assert models | {column.encoder for column in suite.columns if column.encoder} <= set(list_aliases())
     rows = {name for row in suite.rows for name in (suite.label(row), suite.name(row))}
     assert {row for column in suite.columns for row in column.only} <= rows
-    named = [one.metric for one in (*suite.rows, *suite.columns) if one.metric not in (None, RECORDED, REFERENCES)]
+    named = [row.metric for row in (*suite.rows, *suite.columns) if row.metric not in (None, RECORDED, REFERENCES)]
     assert {name.partition("[")[0] for name in named} <= set(metrics)
     for name in named:
         entry = read_metric(name)
@@ -53,15 +53,15 @@ def test_every_name_in_a_suite_is_known_and_every_decoding_one_that_its_task_all
 @pytest.mark.parametrize("name", SUITES)
 def test_every_printed_number_of_the_table_stands_in_one_cell(name: str):
     suite = load_suite(name)
-    found = [
+    entries = [
         suite.published(row, column, statistic, category)
         for _, row, column in suite.places()
         for statistic in column.statistics
         for category in column.categories
     ]
-    found = [one for one in found if one is not None]
+    entries = [entry for entry in entries if entry is not None]
     printed = [record for record in load(suite.paper).records if record.table == suite.table]
-    assert sorted(map(repr, found)) == sorted(map(repr, printed))
+    assert sorted(map(repr, entries)) == sorted(map(repr, printed))
 
 
 def test_suites_are_listed_by_name_and_an_unknown_one_is_refused_with_the_nearest():
@@ -104,10 +104,10 @@ def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path
     clair, bleu = run.cells
     assert clair.result is not None and clair.result.value == 1
     assert (clair.label, clair.reason) == ("CLAIR (GPT-3.5)", "")
-    assert [one.record.values["config"]["judge"] for one in run.runs] == ["answers", None]
+    assert [task_run.record.values["config"]["judge"] for task_run in run.runs] == ["answers", None]
     assert bleu.result is not None and bleu.result.metric == "bleu_1"
     # Of the suites that are shipped, too, none of CLAIR and FLEUR is a missing metric.
-    shipped = {one.metric: one for one in places(load_suite("pacspp_table5"))}
+    shipped = {place.metric: place for place in places(load_suite("pacspp_table5"))}
     assert "judge: openai_judge" in shipped["clair"].needs
     assert (shipped["fleur"].models.judge, shipped["fleur"].needs) == ("llava-1.5-13b-judge", "")
 
@@ -157,7 +157,7 @@ def test_all_that_is_missing_is_said_once_before_work_starts(
     assert len(errors) == len(wanted)
     for error, (message, hint) in zip(errors, wanted.items(), strict=True):
         assert error.message.startswith(message) and hint in error.hint
-    assert all(what in run.cells[2].reason for what in list(wanted)[:5])
+    assert all(name in run.cells[2].reason for name in list(wanted)[:5])
     assert run.cells[4].reason == run.cells[7].reason == errors[5].message
     assert len(run.runs) == 1 and run.cells[0].result is not None
 
@@ -186,8 +186,8 @@ def test_each_table_of_the_papers_has_a_suite_or_a_line_that_says_why_not():
     page = (FOLDER.parents[1] / "docs/suites.md").read_text(encoding="utf-8")
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     reasons = {(line[0], int(line[1])): line[2] for line in lines if len(line) == 3 and line[0] in PAPERS}
-    printed = {(paper, one.table) for paper in PAPERS for one in load(paper).records}
-    suites = {(one.paper, one.table): one.suite for one in list_suites()}
+    printed = {(paper, record.table) for paper in PAPERS for record in load(paper).records}
+    suites = {(suite.paper, suite.table): suite.suite for suite in list_suites()}
     assert suites.keys() | reasons.keys() == printed
     assert not suites.keys() & reasons.keys()
     assert all(reasons.values())
@@ -196,15 +196,15 @@ def test_each_table_of_the_papers_has_a_suite_or_a_line_that_says_why_not():
 
 def test_mean_of_other_categories_than_the_papers_stands_beside_no_printed_one():
     suite = load_suite("pacspp_table5")
-    place = next(one for one in places(suite) if one.row.metric == "cider" and one.column.task == "pascal50s")
+    place = next(place for place in places(suite) if place.row.metric == "cider" and place.column.task == "pascal50s")
 
     def cell(*categories: str) -> TableCell:
-        found = {
-            ("accuracy", one): Result("cider", "accuracy", ("CIDEr", "accuracy"), 0.9, 10, True, category=one)
-            for one in (*categories, "")
+        results = {
+            ("accuracy", category): Result("cider", "accuracy", ("CIDEr", "accuracy"), 0.9, 10, True, category=category)
+            for category in (*categories, "")
         }
-        cells = suite_cells(suite, {place.key: found}, {})
-        return next(one for one in cells if one.label == "CIDEr" and one.head.startswith("Pascal-50S"))
+        cells = suite_cells(suite, {place.key: results}, {})
+        return next(cell for cell in cells if cell.label == "CIDEr" and cell.head.startswith("Pascal-50S"))
 
     assert (cell("HI", "HM").result, cell("HI", "HM").reason) == (None, "the data here lacks HC, MM")
     whole = cell("HC", "HI", "HM", "MM").result
@@ -232,20 +232,20 @@ def counts_of(folder: Path) -> dict[tuple[str, str], Result]:
 
 def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
     write_rated(tmp_path, ROWS)
-    found = counts_of(tmp_path)
+    counts = counts_of(tmp_path)
     # a dog, dog runs, the dog, runs fast, a cat.
-    assert {one: found[one, ""].value for one, _ in found} == {
+    assert {name: counts[name, ""].value for name, _ in counts} == {
         "images": 2,
         "references": 3,
         "avg_reference_length_words": 3,
         "unique_2grams": 5,
     }
-    assert {one.n for one in found.values()} == {2}
+    assert {result.n for result in counts.values()} == {2}
 
 
 def test_task_without_references_has_none_and_no_mean_of_their_lengths(tmp_path: Path):
-    found = counts_of(write_rated(tmp_path, ROWS, doc_to_target=None))
-    assert [one.value for one in found.values()] == [2, 0, None, 0]
+    counts = counts_of(write_rated(tmp_path, ROWS, doc_to_target=None))
+    assert [result.value for result in counts.values()] == [2, 0, None, 0]
 
 
 def test_row_that_cannot_be_read_is_an_error(tmp_path: Path):

@@ -38,15 +38,15 @@ def result(metric: str = "cider", statistic: str = "kendall_c", value: float | N
         {"cider": "CIDEr", "cider[variant=plain]": "CIDEr", "length": "length"}[metric],
         {"kendall_c": "τ-c", "kendall_b": "τ-b"}.get(statistic, statistic),
     )
-    given: dict[str, Any] = {"n": 16992, "higher_is_better": True, "scale": 100} | keys
-    return Result(metric, statistic, label, value, **given)
+    options: dict[str, Any] = {"n": 16992, "higher_is_better": True, "scale": 100} | keys
+    return Result(metric, statistic, label, value, **options)
 
 
 def task_run(*results: Result, model: str | None = None, **published: Published) -> TaskRun:
     record = agreement_record({}, task="flickr8k_expert", model_name=model) | {
         "task_alias": "Flickr8k-Expert",
         "n-samples": {"flickr8k_expert": {"original": 5664, "effective": 5664}},
-        "published": {key.replace("__", "."): published_entry(one) for key, one in published.items()},
+        "published": {key.replace("__", "."): published_entry(value) for key, value in published.items()},
     }
     return TaskRun(Record(record), list(results))
 
@@ -129,7 +129,7 @@ def test_legend_explains_the_difference_only_where_a_row_has_one():
     with_one = task_run(result(), cider__kendall_c=printed("43.9"))
     for runs, said in (([without], ""), ([without, with_one], "; Diff: ours minus published")):
         assert ("Diff" in cells(render(runs))[0]) is ("Diff" in said)
-        (line,) = (one for one in legend(runs) if one.startswith("Published"))
+        (line,) = (line for line in legend(runs) if line.startswith("Published"))
         assert line == f"Published: pacspp, Table 1{said}"
 
 
@@ -292,13 +292,13 @@ def test_categories_measures_and_what_n_counts_are_told_where_they_occur():
     assert lines[-1] == "n: choices between captions; Shapes-Pascal has 800 documents"
     assert not any(line.startswith(("95% CI", "Group", "Published")) for line in lines)
     matched = capbench.evaluate("shapes-clip", "shapes_dci_all_scm", limit=3, resamples=0)
-    told = legend(matched.tasks)
-    assert any(line.startswith("SCM: subcrop-caption matching") for line in told)
-    assert not any(line.startswith(("Neg: ", "HC: ")) for line in told)
+    explained = legend(matched.tasks)
+    assert any(line.startswith("SCM: subcrop-caption matching") for line in explained)
+    assert not any(line.startswith(("Neg: ", "HC: ")) for line in explained)
     (result,) = matched.tasks[0].results
     assert result.n != 3
-    assert told[-1].startswith("n: entries")
-    assert told[-1].endswith(" has 3 documents")
+    assert explained[-1].startswith("n: entries")
+    assert explained[-1].endswith(" has 3 documents")
 
 
 # -- Texts and numbers as CSV, lines of JSON and HTML
@@ -333,8 +333,8 @@ ROWS = st.tuples(st.text(), st.text(), NUMBERS, NUMBERS)
 @given(st.lists(st.text(), min_size=4, max_size=4, unique=True), st.lists(ROWS, max_size=6))
 def test_lines_are_those_of_json(names: list[str], rows: list[tuple[str, str, float, float]]):
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    found = list(json_lines(columns))
-    assert found == [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
+    lines = list(json_lines(columns))
+    assert lines == [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -378,12 +378,12 @@ class Seen(HTMLParser):
 
 
 def seen(html: str) -> Seen:
-    found = Seen(html)
-    assert found.tags <= TAGS
-    assert found.attributes <= {"class", "style"}
+    page = Seen(html)
+    assert page.tags <= TAGS
+    assert page.attributes <= {"class", "style"}
     # MathJax makes links of what stands between dollars, unless it is told to look away.
     assert html.startswith('<div class="tex2jax_ignore mathjax_ignore">')
-    return found
+    return page
 
 
 @pytest.fixture
@@ -406,11 +406,11 @@ def test_scores_show_values_the_first_captions_and_what_became_of_the_others(hos
     captions = [HOSTILE, *(f"a dog {number}" for number in range(7))]
     table = capbench.score(predictions=captions, references=[["a dog"]] * 8, metrics=["hostile", "length"])
     html = table._repr_html_()
-    found = seen(html)
-    assert found.cells[:6] == ["metric", "label", "value", "aggregation", "n", "empty"]
-    assert found.cells[6] == "hostile"
-    assert found.cells[7].startswith("<script>alert('a')</script><img")
-    assert found.cells[8:12] == ["0.500000", "mean", "1", "0"]
+    page = seen(html)
+    assert page.cells[:6] == ["metric", "label", "value", "aggregation", "n", "empty"]
+    assert page.cells[6] == "hostile"
+    assert page.cells[7].startswith("<script>alert('a')</script><img")
+    assert page.cells[8:12] == ["0.500000", "mean", "1", "0"]
     assert "\u202e" not in html
     assert html.count("a dog ") == 4
     assert "failed: 7 × metric hostile: " in html
@@ -422,10 +422,10 @@ def test_run_shows_its_tables_and_legend_with_names_escaped(hostile_metric):
         tasks=["shapes_expert"], metrics=["hostile", "length"], resamples=0, limit=40, output_path=None
     )
     html = run._repr_html_()
-    found = seen(html)
-    assert found.cells[:3] == ["Task", "Metric", "Statistic"]
-    assert "Shapes-Expert" in found.cells
-    assert "τ-b ↑" in found.cells
+    page = seen(html)
+    assert page.cells[:3] == ["Task", "Metric", "Statistic"]
+    assert "Shapes-Expert" in page.cells
+    assert "τ-b ↑" in page.cells
     assert "<br>values are × 100" in html
     assert capbench.Run()._repr_html_() == '<div class="tex2jax_ignore mathjax_ignore"></div>'
 
@@ -440,8 +440,8 @@ def test_rules_are_tables_of_their_own_with_titles():
 
 def test_plan_shows_what_would_be_done():
     (planned,) = resolve_call("shapes_expert").plan
-    found = seen(planned._repr_html_())
-    shown = dict(zip(found.cells[::2], found.cells[1::2], strict=True))
+    page = seen(planned._repr_html_())
+    shown = dict(zip(page.cells[::2], page.cells[1::2], strict=True))
     assert shown["task"] == "shapes_expert (version 1.0, agreement)"
     assert shown["model"] == "none needed"
     assert "cider" in shown["metrics"]

@@ -40,13 +40,13 @@ def text_of(answer: Any) -> str:
 
 def samples_of(answer: Any) -> list[int]:
     """Return the numbers of the samples that a list leads to, in order."""
-    return [int(one) for one in re.findall(r'<h2><a href="/runs/[^"/]+/samples/(\d+)', answer.text)]
+    return [int(number) for number in re.findall(r'<h2><a href="/runs/[^"/]+/samples/(\d+)', answer.text)]
 
 
 def next_of(answer: Any, relation: str = "next") -> str:
     """Return where a page leads on."""
-    found = re.search(rf'rel="{relation}" href="([^"]+)"', answer.text)
-    return html.unescape(found[1]) if found else ""
+    match = re.search(rf'rel="{relation}" href="([^"]+)"', answer.text)
+    return html.unescape(match[1]) if match else ""
 
 
 def test_all_runs_are_listed_by_task_with_their_numbers(client: Any, viewed: Viewed) -> None:
@@ -57,8 +57,8 @@ def test_all_runs_are_listed_by_task_with_their_numbers(client: Any, viewed: Vie
     assert f"{value:.4f}" in page
     assert "τ-b" in page
     assert "Compare the two newest" in page
-    found = text_of(client.get("/", params={"q": "rated"}))
-    assert "1 run of 1 task matching “rated”" in found
+    text = text_of(client.get("/", params={"q": "rated"}))
+    assert "1 run of 1 task matching “rated”" in text
 
 
 def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> None:
@@ -105,13 +105,13 @@ def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, v
 def test_lists_are_sorted_over_all_pages(client: Any, viewed: Viewed, sort: str, reverse: bool) -> None:
     run = viewed.rated if sort == "ratings" else viewed.first
     numbers = RunSamples(run.folder, run.record).numbers(sort.removeprefix("-"))
-    address, found = f"/runs/{run.key}/samples?sort={sort}", []
+    address, order = f"/runs/{run.key}/samples?sort={sort}", []
     while address:
         answer = client.get(address)
-        found += samples_of(answer)
+        order += samples_of(answer)
         address = next_of(answer)
-    assert sorted(found) == list(range(ROWS))
-    values = numbers[found].tolist()
+    assert sorted(order) == list(range(ROWS))
+    values = numbers[order].tolist()
     assert values == sorted(values, reverse=reverse)
 
 
@@ -144,7 +144,7 @@ def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Pat
 def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewed) -> None:
     row = RunSamples(viewed.first.folder, viewed.first.record).rows([2])[0]
     explained = Explainer().explain(viewed.first.record, "meteor", row)
-    assert max(one.value for one in explained.of_references) == pytest.approx(row["meteor"], abs=1e-9)
+    assert max(reference.value for reference in explained.of_references) == pytest.approx(row["meteor"], abs=1e-9)
     for metric in ("meteor", "capture"):
         with pytest.raises(MetricError, match=r"recomputed score is 0\.\d+, but the recorded score is 0\.\d+"):
             Explainer().explain(viewed.first.record, metric, {**row, metric: row[metric] - 0.001})
@@ -158,15 +158,15 @@ def test_number_of_capture_that_a_run_recorded_is_the_one_that_is_explained(view
     import capbench
 
     capture = "capture[parser=grammar,synonyms=false,soft=false,of={}]"
-    names = [capture.format(one) for one in ("recall", "object_precision")]
+    names = [capture.format(measure) for measure in ("recall", "object_precision")]
     captions = {"path": str(viewed.folder / "plain.jsonl")}
-    given = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": viewed.folder / "of"}
-    run = capbench.evaluate("captions", "captioned", model_args=captions, metrics=names, **given)["captioned"]
+    options = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": viewed.folder / "of"}
+    run = capbench.evaluate("captions", "captioned", model_args=captions, metrics=names, **options)["captioned"]
     (row,) = run.samples.slice(7, 1).to_pylist()
     recall, precision = (Explainer().explain(run.record, name, row) for name in names)
     assert recall.method.endswith("the recall of objects, attributes and relations, weighted 5 : 5 : 2")
     assert precision.method.endswith("the precision of objects")
-    assert np.mean([one.value for one in recall.of_references]) == pytest.approx(row[names[0]], abs=1e-9)
+    assert np.mean([reference.value for reference in recall.of_references]) == pytest.approx(row[names[0]], abs=1e-9)
 
 
 def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Viewed) -> None:
@@ -181,18 +181,18 @@ def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(c
     keys = {"a": viewed.first.key, "b": viewed.second.key, "x": "capture"}
     answer = client.get("/compare", params=keys)
     page = text_of(answer)
-    (made,) = compare_runs([viewed.first.folder, viewed.second.folder], CompareSettings(metrics=("capture",)))
-    pair = made.pairs[0]
+    (comparison,) = compare_runs([viewed.first.folder, viewed.second.folder], CompareSettings(metrics=("capture",)))
+    pair = comparison.pairs[0]
     assert "is ahead of" in page
     assert f"by {pair.value:.4f} in mean of CAPTURE" in page
     assert f"{pair.p_holm:.4f}" in page or "p < 0.0001" in page
     scores = [RunSamples(run.folder, run.record).numbers("capture") for run in (viewed.first, viewed.second)]
     gaps = np.abs(scores[0] - scores[1])
-    shown = [int(one) for one in re.findall(r'<h3><a href="[^"]+/samples/(\d+)', answer.text)]
+    shown = [int(number) for number in re.findall(r'<h3><a href="[^"]+/samples/(\d+)', answer.text)]
     assert gaps[shown].tolist() == np.sort(gaps)[::-1][:12].tolist()
     assert re.search(r"<ins>[^<]+</ins>", answer.text)
     ahead = client.get("/compare", params={**keys, "by": "second"})
-    shown = [int(one) for one in re.findall(r'<h3><a href="[^"]+/samples/(\d+)', ahead.text)]
+    shown = [int(number) for number in re.findall(r'<h3><a href="[^"]+/samples/(\d+)', ahead.text)]
     gains = scores[1] - scores[0]
     assert gains[shown].tolist() == np.sort(gains)[::-1][:12].tolist()
     # Nobody's caption is better for being longer.
@@ -211,8 +211,8 @@ def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(
     page = text_of(client.get("/compare", params={**keys, "x": "capture"}))
     assert "Intervals and p-values use influence functions" in page
     folders = [viewed.first.folder, viewed.second.folder]
-    (made,) = compare_runs(folders, CompareSettings(metrics=("capture",), intervals="influence"))
-    low, high = made.pairs[0].interval.low, made.pairs[0].interval.high
+    (comparison,) = compare_runs(folders, CompareSettings(metrics=("capture",), intervals="influence"))
+    low, high = comparison.pairs[0].interval.low, comparison.pairs[0].interval.high
     assert low is not None and high is not None
     assert f"[{low:.4f}, {high:.4f}]".replace("-", "−") in page
 
@@ -264,9 +264,9 @@ def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) 
     for number in range(4):
         shutil.copytree(viewed.folder / "runs" / "rated", tmp_path / f"rated {number}")
     several, _ = runs.all()
-    read = [runs.samples(one) for one in several]
+    read = [runs.samples(path) for path in several]
     # The four that were read last are kept.
-    assert [runs.samples(one) is kept for one, kept in zip(several[:0:-1], read[:0:-1], strict=True)] == [True] * 4
+    assert [runs.samples(path) is kept for path, kept in zip(several[:0:-1], read[:0:-1], strict=True)] == [True] * 4
     assert runs.samples(several[0]) is not read[0]
 
 

@@ -75,7 +75,7 @@ def test_nothing_is_written(client: Any) -> None:
 
 
 def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: Any, viewed: Viewed) -> None:
-    told = {
+    expected = {
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "x-frame-options": "DENY",
@@ -85,7 +85,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: A
         headers = client.get(path).headers
         policy = headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; ") and not re.search("unsafe|http", policy)
-        assert {name: headers[name] for name in told} == told
+        assert {name: headers[name] for name in expected} == expected
     outside.cookies.clear()
     assert outside.get("/").headers["x-content-type-options"] == "nosniff"
 
@@ -94,9 +94,9 @@ def test_images_come_from_the_folder_of_images_and_from_nowhere_else(client: Any
     def picture(row: int) -> Any:
         return client.get(f"/runs/{viewed.rated.key}/pictures/{row}")
 
-    found = picture(0)
-    assert found.headers["content-type"] == "image/jpeg"
-    assert found.content == (viewed.folder / "tasks/images/0.jpg").read_bytes()
+    answer = picture(0)
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert answer.content == (viewed.folder / "tasks/images/0.jpg").read_bytes()
     # One climbs out, one is a link that leads out, one is no image, one is missing.
     for row in (1, 2, 3, 4):
         assert picture(row).content == NOTHING.content

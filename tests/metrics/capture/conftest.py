@@ -65,7 +65,7 @@ def capture(wordnet_folder: str, minilm: str, nltk_data: str) -> Callable[..., A
     from capbench.metrics.capture.metric import Capture
 
     def build(file: str, **settings: Any) -> Capture:
-        given = {"parser": "recorded", "parser_model": file, "encoder": minilm}
-        return Capture(**{**given, "wordnet": wordnet_folder, **settings})
+        defaults = {"parser": "recorded", "parser_model": file, "encoder": minilm}
+        return Capture(**{**defaults, "wordnet": wordnet_folder, **settings})
 
     return build

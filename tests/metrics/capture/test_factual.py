@@ -25,9 +25,9 @@ def parser(t5: str, limit: InputLimit = "0.5.0") -> FactualParser:
 @pytest.mark.parametrize("limit", ["0.5.0", "0.7"])
 def test_graphs_are_those_of_factual_scene_graph(t5: str, limit: InputLimit):
     golden = GOLDEN[limit]
-    found = parser(t5, limit).graphs([one["sentences"] for one in golden], Context())
-    for graphs, one in zip(found, golden, strict=True):
-        for graph, released in zip(graphs, one["graphs"], strict=True):
+    parsed = parser(t5, limit).graphs([case["sentences"] for case in golden], Context())
+    for graphs, case in zip(parsed, golden, strict=True):
+        for graph, released in zip(graphs, case["graphs"], strict=True):
             if graph is None:
                 # There it is an object, which no caption has as a noun.
                 assert released["objects"] == [""]
@@ -42,7 +42,7 @@ def test_the_two_input_limits_give_other_graphs_somewhere():
 
 
 def test_second_run_loads_no_model_and_the_limits_share_what_is_equal(t5, cache, monkeypatch):
-    sentences = [one["sentences"] for one in GOLDEN["0.5.0"]]
+    sentences = [case["sentences"] for case in GOLDEN["0.5.0"]]
     context = Context(cache=cache)
     first = parser(t5).graphs(sentences, context)
     monkeypatch.setattr(FactualParser, "_load", lambda self: pytest.fail("the model was loaded"))
@@ -59,7 +59,7 @@ def test_full_memory_halves_the_batch_and_changes_nothing(t5, cache, monkeypatch
     from transformers import T5ForConditionalGeneration
 
     monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
-    sentences = [one["sentences"] for one in GOLDEN["0.5.0"][:4]]
+    sentences = [case["sentences"] for case in GOLDEN["0.5.0"][:4]]
     count = len({sentence for its in sentences for sentence in its})
     whole = parser(t5).graphs(sentences, Context())
     monkeypatch.setattr(factual, "_BATCH_ON_CPU", 5)
@@ -74,7 +74,7 @@ def test_full_memory_halves_the_batch_and_changes_nothing(t5, cache, monkeypatch
 def test_sentence_that_fits_by_no_means_is_an_error_that_names_the_parser(t5, monkeypatch):
     from transformers import T5ForConditionalGeneration
 
-    monkeypatch.setattr(T5ForConditionalGeneration, "generate", lambda *given, **settings: fill_cpu())
+    monkeypatch.setattr(T5ForConditionalGeneration, "generate", lambda *arguments, **settings: fill_cpu())
     with pytest.raises(MetricError, match="a single input does not fit into the device's memory"):
         parser(t5).graphs([["A dog runs."]], Context())
 

@@ -23,11 +23,11 @@ OFFLINE = {"parser": "grammar", "synonyms": False, "soft": False}
 
 
 def relations(text: str) -> list[str]:
-    return [" ".join(one) for graph in GRAMMAR.read(text) for one in graph.relations]
+    return [" ".join(relation) for graph in GRAMMAR.read(text) for relation in graph.relations]
 
 
 def attributes(text: str) -> list[str]:
-    return [" ".join(one) for graph in GRAMMAR.read(text) for one in graph.attributes]
+    return [" ".join(attribute) for graph in GRAMMAR.read(text) for attribute in graph.attributes]
 
 
 def test_noun_phrase_is_a_noun_with_its_adjectives():
@@ -95,7 +95,7 @@ def test_any_words_can_be_read():
     read = 0
     for _ in range(1000):
         graph = united(GRAMMAR.read(" ".join(rng.choices(words, k=30))))
-        assert {one for subject, _, other in graph.relations for one in (subject, other)} <= set(graph.objects)
+        assert {name for subject, _, other in graph.relations for name in (subject, other)} <= set(graph.objects)
         assert {name for name, _ in graph.attributes} <= set(graph.objects)
         read += len(graph.relations)
     assert read > 100

@@ -69,6 +69,6 @@ def test_similarities_left_over_are_added_up_as_released_or_averaged_as_in_the_p
 
 def test_attribute_of_two_objects_counts_twice_as_released_and_once_in_the_paper():
     graph = Graph(("cat", "dog"), (("cat", "red"), ("dog", "red"), ("dog", "big")))
-    assert [one.words[0] for one in elements(graph, "attribute")] == ["red", "red", "big"]
+    assert [element.words[0] for element in elements(graph, "attribute")] == ["red", "red", "big"]
     once = elements(graph, "attribute", repeated_attributes=False)
-    assert [(one.words[0], one.owner) for one in once] == [("red", "cat"), ("big", "dog")]
+    assert [(element.words[0], element.owner) for element in once] == [("red", "cat"), ("big", "dog")]

@@ -62,7 +62,7 @@ def test_weights_are_those_of_objects_attributes_and_relations(capture, write_gr
     hard = capture(file, soft=False).score(items, Context())
     # The car matches, the road and the rest do not: object F1 1/2.
     assert [hard.parts[f"{kind}_f1"][0] for kind in ("object", "attribute", "relation")] == [
-        pytest.approx(one, abs=1e-5) for one in (0.5, 0, 0)
+        pytest.approx(value, abs=1e-5) for value in (0.5, 0, 0)
     ]
     assert hard.values[0] == pytest.approx(5 * 0.5 / 12, abs=1e-5)
     assert capture(file, soft=False, gamma=0).score(items, Context()).values[0] == pytest.approx(0.25, abs=1e-5)
@@ -70,7 +70,7 @@ def test_weights_are_those_of_objects_attributes_and_relations(capture, write_gr
 
 def test_several_references_give_the_mean(capture, write_graphs, make_items):
     metric = capture(write_graphs(RED_CAR, AUTO, ROUTE))
-    texts = [one["caption"] for one in (RED_CAR, AUTO, ROUTE)]
+    texts = [case["caption"] for case in (RED_CAR, AUTO, ROUTE)]
     both = metric.score(make_items([texts[0]], [texts[1:]]), Context())
     single = metric.score(make_items([texts[0]] * 2, [[texts[1]], [texts[2]]]), Context())
     assert both.values[0] == pytest.approx(single.values.mean(), abs=1e-7)
@@ -78,7 +78,7 @@ def test_several_references_give_the_mean(capture, write_graphs, make_items):
         if name != "sentences_without_graph":
             assert part[0] == pytest.approx(single.parts[name].mean(), abs=1e-7)
     explained = metric.explain(texts[0], texts[1:])
-    assert [one.value for one in explained] == pytest.approx(single.values.tolist(), abs=1e-7)
+    assert [explanation.value for explanation in explained] == pytest.approx(single.values.tolist(), abs=1e-7)
 
 
 SENTENCES = [
@@ -147,7 +147,7 @@ def test_caption_without_a_graph_is_a_failure_of_its_item_alone(capture, write_g
 
 
 @pytest.mark.parametrize(
-    ("fields", "what"),
+    ("fields", "part"),
     [
         ({"objects": "car"}, "objects"),
         ({"objects": [1]}, "objects"),
@@ -157,11 +157,11 @@ def test_caption_without_a_graph_is_a_failure_of_its_item_alone(capture, write_g
         ({"relations": "car on road"}, "relations"),
     ],
 )
-def test_recorded_graph_of_another_form_is_named(capture, write_graphs, make_items, fields, what):
+def test_recorded_graph_of_another_form_is_named(capture, write_graphs, make_items, fields, part):
     metric = capture(write_graphs(RED_CAR, {"caption": "Bad.", **fields}))
     scores = metric.score(make_items(["Bad.", RED_CAR["caption"]], [[RED_CAR["caption"]]] * 2), Context())
     assert list(scores.failures) == [0]
-    assert f"its recorded {what}" in scores.failures[0]
+    assert f"its recorded {part}" in scores.failures[0]
     assert scores.values[1] == pytest.approx(1, abs=1e-5)
 
 
@@ -185,7 +185,7 @@ def test_second_run_encodes_nothing_and_changes_nothing(capture, write_graphs, m
 
 
 def test_pieces_change_nothing(capture, write_graphs, make_items, monkeypatch: pytest.MonkeyPatch):
-    texts = [one["caption"] for one in (RED_CAR, AUTO, ROUTE)]
+    texts = [case["caption"] for case in (RED_CAR, AUTO, ROUTE)]
     items = make_items(texts, [texts[1:], texts[:1], texts])
     metric = capture(write_graphs(RED_CAR, AUTO, ROUTE))
     whole = metric.score(items, Context())
@@ -215,10 +215,10 @@ def test_metrics_share_an_encoder_for_as_long_as_one_of_them_holds_it(minilm: st
         patch.setattr(AutoModel, "from_pretrained", lambda name, **more: (loaded.append(name), load(name, **more))[1])
         patch.setattr("capbench.metrics.capture.phrases._IN_USE", WeakValueDictionary())
         first, second = encoder(), encoder()
-        for one in (first, second):
-            one.vectors(["a dog"], Context())
+        for metric in (first, second):
+            metric.vectors(["a dog"], Context())
         assert loaded == [minilm]
-        del first, second, one
+        del first, second, metric
         gc.collect()
         encoder().vectors(["a dog"], Context())
         assert loaded == [minilm, minilm]
@@ -286,7 +286,7 @@ def test_file_without_graphs_is_told(capture, write_graphs):
 @pytest.mark.parametrize("of", ["precision", "recall", *PARTS])
 def test_any_of_the_numbers_may_be_the_value(capture, write_graphs, make_items, of: str):
     file = write_graphs(RED_CAR, AUTO, ROUTE)
-    texts = [one["caption"] for one in (RED_CAR, AUTO, ROUTE)]
+    texts = [case["caption"] for case in (RED_CAR, AUTO, ROUTE)]
     items = make_items(texts[:2], [texts[1:], texts[2:]])
     whole, part = capture(file), capture(file, of=of)
     scores = part.score(items, Context())

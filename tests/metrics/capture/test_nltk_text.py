@@ -13,13 +13,13 @@ from capbench.metrics.capture.nltk_text import NltkText
 
 def test_line_break_alone_ends_no_sentence(nltk_data: str):
     text = NltkText().read(["The sky is blue\nA red car stands. Two dogs run."], Context())
-    (found,) = text.values()
-    assert found.sentences == ("The sky is blue\nA red car stands.", "Two dogs run.")
+    (reading,) = text.values()
+    assert reading.sentences == ("The sky is blue\nA red car stands.", "Two dogs run.")
 
 
 def test_nouns_are_as_written(nltk_data: str):
-    (found,) = NltkText().read(["Buildings stand near the building."], Context()).values()
-    assert found.nouns == ("Buildings", "building")
+    (reading,) = NltkText().read(["Buildings stand near the building."], Context()).values()
+    assert reading.nouns == ("Buildings", "building")
 
 
 def test_second_run_reads_the_cache(nltk_data: str, cache, monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,7 @@ from capbench.metrics.meteor.lexicon import Spans, WordRelation, distinct_with_n
 
 WORDS = 7
 places = st.integers(0, WORDS - 1)
-found = st.lists(
+match_lists = st.lists(
     st.builds(
         lambda start, length, candidate_start, candidate_length, matcher: Match(
             start, min(start + length, WORDS), candidate_start, min(candidate_start + candidate_length, WORDS), matcher
@@ -56,7 +56,7 @@ def plain(pair: list[Match], away: int = 0) -> list[Match]:
     ]
 
 
-@given(st.lists(found, min_size=1, max_size=4))
+@given(st.lists(match_lists, min_size=1, max_size=4))
 def test_choice_for_many_pairs_is_that_of_a_plain_search_for_each(pairs: list[list[Match]]):
     pairs = [sorted(pair, key=lambda match: match.start) for pair in pairs]
     assert chosen(pairs) == [plain(pair) for pair in pairs]
@@ -69,11 +69,11 @@ def test_beam_keeps_as_many_paths_as_a_plain_search():
         n = int(generator.integers(12, 30))
         starts, places, _ = (generator.integers(0, most, n).tolist() for most in (WORDS, WORDS, 1))
         lengths, others = (generator.integers(1, 3, n).tolist() for _ in range(2))
-        found = [
+        matches = [
             Match(start, min(start + length, WORDS), place, min(place + other, WORDS), 0)
             for start, place, length, other in zip(starts, places, lengths, others, strict=True)
         ]
-        return sorted(found, key=lambda match: match.start)
+        return sorted(matches, key=lambda match: match.start)
 
     # Of one a beam of 41 paths would choose otherwise, of another a beam of 39.
     pairs = [competing() for _ in range(240)]
@@ -82,17 +82,17 @@ def test_beam_keeps_as_many_paths_as_a_plain_search():
 
 
 @pytest.mark.parametrize("away", [1 << 20, 1 << 57])
-@given(pair=found)
+@given(pair=match_lists)
 def test_distances_that_fit_no_integer_of_64_bits_are_added_up_all_the_same(away: int, pair: list[Match]):
     pair = sorted(pair, key=lambda match: match.start)
     assert chosen([pair], away) == [plain(pair, away)]
 
 
 def test_search_that_is_not_done_in_time_is_an_error():
-    one, zero = np.ones(2, np.int64), np.zeros(2, np.int64)
+    ones, zero = np.ones(2, np.int64), np.zeros(2, np.int64)
     # Two words of the reference contend for the only one of the candidate.
-    matches = MatchTable(zero, np.array([0, 1]), one, zero, one, zero)
-    arguments = matches, zero.astype(bool), (zero, one), np.array([2])
+    matches = MatchTable(zero, np.array([0, 1]), ones, zero, ones, zero)
+    arguments = matches, zero.astype(bool), (zero, ones), np.array([2])
     assert search(*arguments, inf).tolist() == [1]
     with pytest.raises(TimeoutError):
         search(*arguments, -inf)
@@ -108,8 +108,8 @@ pairs = st.tuples(most, most).flatmap(
 @given(pairs)
 def test_keys_are_sorted_and_numbered_in_their_order_and_keep_their_values(pairs: list[tuple[int, int]]):
     keys, values = np.array(pairs, np.int64).reshape(-1, 2).T
-    found = sorted_with(keys, values)
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == sorted(pairs)
+    columns = sorted_with(keys, values)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == sorted(pairs)
     distinct, numbers = distinct_with_numbers(keys)
     assert distinct.tolist() == sorted(set(keys.tolist()))
     assert distinct[numbers].tolist() == keys.tolist()
@@ -120,8 +120,8 @@ def test_pairs_that_share_a_byte_of_the_table_are_told_apart():
     size = 8192
     words = np.array([0, 2048, 7])
     relation = WordRelation(np.array([0 * size + 7]), size)
-    found = relation.find(Spans(words, np.array([0]), np.array([2])), Spans(words, np.array([2]), np.array([1])))
-    assert [column.tolist() for column in found] == [[0], [0], [2], [0]]
+    columns = relation.find(Spans(words, np.array([0]), np.array([2])), Spans(words, np.array([2]), np.array([1])))
+    assert [column.tolist() for column in columns] == [[0], [0], [2], [0]]
 
 
 def test_members_that_share_a_property_are_paired_both_ways():
@@ -129,4 +129,4 @@ def test_members_that_share_a_property_are_paired_both_ways():
     assert sorted(zip(left.tolist(), right.tolist(), strict=True)) == sorted(
         [(0, 0), (0, 2), (2, 0), (2, 2), (0, 0), (0, 1), (1, 0), (1, 1)]
     )
-    assert [len(one) for one in sharing(np.empty(0, int), np.empty(0, int))] == [0, 0]
+    assert [len(column) for column in sharing(np.empty(0, int), np.empty(0, int))] == [0, 0]

@@ -123,16 +123,16 @@ REFERENCES = ["A dog is running across the green lawn .", "The puppies play"]
 
 
 def test_words_are_aligned_by_the_matcher_that_found_them():
-    found = explain(CANDIDATE, REFERENCES)
-    assert found[0].candidate == ["a", "brown", "dog", "runs", "quickly", "over", "the", "grass"]
-    assert found[0].reference == ["a", "dog", "is", "running", "across", "the", "green", "lawn"]
-    assert found[0].aligned[:2] == [PhraseMatch("exact", (0, 1), (0, 1)), PhraseMatch("exact", (2, 3), (1, 2))]
-    assert [one.how for one in found[1].aligned] == ["exact", "synonym"]
-    assert [one.chunks for one in found] == [3, 2]
+    explanations = explain(CANDIDATE, REFERENCES)
+    assert explanations[0].candidate == ["a", "brown", "dog", "runs", "quickly", "over", "the", "grass"]
+    assert explanations[0].reference == ["a", "dog", "is", "running", "across", "the", "green", "lawn"]
+    assert explanations[0].aligned[:2] == [PhraseMatch("exact", (0, 1), (0, 1)), PhraseMatch("exact", (2, 3), (1, 2))]
+    assert [pair.how for pair in explanations[1].aligned] == ["exact", "synonym"]
+    assert [explanation.chunks for explanation in explanations] == [3, 2]
 
 
 def test_the_greatest_value_is_the_score():
     items = Items(["x"], [CANDIDATE], [tuple(REFERENCES)], np.ones(1))
     score = Meteor().score(items, Context()).values[0]
-    assert max(one.value for one in explain(CANDIDATE, REFERENCES)) == pytest.approx(score, abs=1e-12)
+    assert max(explanation.value for explanation in explain(CANDIDATE, REFERENCES)) == pytest.approx(score, abs=1e-12)
     assert score == pytest.approx(0.1572254335, abs=1e-9)

@@ -55,12 +55,12 @@ def synonyms() -> SynonymSets:
 
 
 def node(table: Paraphrases, phrase: str) -> int:
-    found = -1
+    number = -1
     for word in table.words.find(phrase.split()).tolist():
-        found = int(table.extend(np.array([found]), np.array([word]))[0])
-        if found == -1:
+        number = int(table.extend(np.array([number]), np.array([word]))[0])
+        if number == -1:
             break
-    return found
+    return number
 
 
 def paraphrases(table: Paraphrases, phrase: str) -> list[int]:
@@ -87,11 +87,11 @@ def test_words_have_the_numbers_of_their_order_and_others_have_none():
 
 
 def test_paraphrases_are_those_of_the_table_in_its_order(table: Path):
-    found = paraphrases_of(table)
-    assert paraphrases(found, "a lot") == [node(found, "much"), node(found, "plenty of")]
-    assert paraphrases(found, "a lot of") == [node(found, "many")]
-    assert paraphrases(found, "plenty") == []
-    assert node(found, "much of") == node(found, "of a") == -1
+    index = paraphrases_of(table)
+    assert paraphrases(index, "a lot") == [node(index, "much"), node(index, "plenty of")]
+    assert paraphrases(index, "a lot of") == [node(index, "many")]
+    assert paraphrases(index, "plenty") == []
+    assert node(index, "much of") == node(index, "of a") == -1
 
 
 def test_table_is_kept_in_the_cache_folder_and_mapped_from_there(table, own_cache, monkeypatch):
@@ -99,12 +99,12 @@ def test_table_is_kept_in_the_cache_folder_and_mapped_from_there(table, own_cach
     first = paraphrases_of(table)
     (cached,) = files(own_cache)
     monkeypatch.setattr("capbench.metrics.meteor.resources.build_paraphrases", lambda path: pytest.fail("built again"))
-    for found in (first, paraphrases_of(table)):
+    for index in (first, paraphrases_of(table)):
         for name, array in (
-            ("words", found.words.sorted),
-            ("keys", found.keys),
-            ("first", found.first),
-            ("targets", found.targets),
+            ("words", index.words.sorted),
+            ("keys", index.keys),
+            ("first", index.first),
+            ("targets", index.targets),
         ):
             np.testing.assert_array_equal(array, built[name])
             # Pages of the file, which processes share.
@@ -137,8 +137,8 @@ def test_array_file_of_another_program_is_replaced(own_cache: Path):
     (own_cache / "meteor").mkdir(parents=True)
     for content in (np.arange(3), np.zeros(1, [("a", int)]), np.zeros(0, [("a", int)])):
         np.save(own_cache / "meteor" / "some.npy", content)
-        found = mapped("meteor", "some", lambda: {"a": np.array([1.5])})
-        assert found["a"].tolist() == [1.5]
+        arrays = mapped("meteor", "some", lambda: {"a": np.array([1.5])})
+        assert arrays["a"].tolist() == [1.5]
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -184,19 +184,19 @@ def test_synonym_sets_are_those_of_the_word_and_of_its_base_form(synonyms: Synon
     words = ["dog", "dogs", "ran", "run", "dogmen", "boxes", "boxs", "pas", "passes", "", "xyz"]
     # Neither what ends with "ss" nor a word of two letters is the plural of another.
     words += ["dogss", "as"]
-    found = [set(sets.tolist()) for sets in synonyms.of(words)]
+    numbers = [set(sets.tolist()) for sets in synonyms.of(words)]
     # "boxes" has a base form in the list, which no set has; so it has none by rule.
-    assert found == [{1, 2}, {7, 1, 2}, {3}, {3}, {1, 2, 4}, set(), {5}, set(), {6}, *[set()] * 4]
+    assert numbers == [{1, 2}, {7, 1, 2}, {3}, {3}, {1, 2, 4}, set(), {5}, set(), {6}, *[set()] * 4]
     assert synonyms.of([]) == []
 
 
 def test_synonym_sets_of_every_word_are_those_of_the_jar(own_cache: Path):
     with zipfile.ZipFile(find_jar(JAR)) as jar:
         lines = jar.read(SETS).decode().splitlines()
-        found = synonyms_of(jar)
+        thesaurus = synonyms_of(jar)
     sets = dict(zip(lines[::2], lines[1::2], strict=True))
     words = list(sets)[::50]
-    for word, numbers in zip(words, found.of(words), strict=True):
+    for word, numbers in zip(words, thesaurus.of(words), strict=True):
         assert set(map(int, sets[word].split())) <= set(numbers.tolist()), word
     assert len(files(own_cache)) == 1
 

@@ -53,5 +53,5 @@ def test_stems_of_wordnets_words_and_of_made_up_ones_are_those_of_the_jar():
     endings = "s ed ing ly ness ful ation ational 's ' ied ies y eedly ll ousli logi us ss bbed e yed".split()  # noqa: SIM905
     words += [word[: rng.randint(1, 8)] + rng.choice(endings) + rng.choice(endings) for word in words]
     words = [word for word in words if word.islower()]  # the jar's program keeps no line without a word
-    found = run_java(["-cp", str(find_jar(JAR)), "Stemmer", "en"], "\n".join(words) + "\n", 60, "the stemmer")
-    assert list(map(stem, words)) == found.splitlines()
+    output = run_java(["-cp", str(find_jar(JAR)), "Stemmer", "en"], "\n".join(words) + "\n", 60, "the stemmer")
+    assert list(map(stem, words)) == output.splitlines()

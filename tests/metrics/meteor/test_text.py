@@ -46,9 +46,9 @@ def test_words_of_any_text_are_those_of_the_jar():
     texts = ["".join(rng.choice(PIECES) for _ in range(rng.randint(1, 15))) for _ in range(2000)]
     texts = [text.strip("\t\v\f\x1c ") for text in texts]  # the jar strips them before it normalises
     command = ["-cp", str(find_jar(JAR)), "edu.cmu.meteor.util.Normalizer", "en", "true"]
-    found = run_java(command, "\n".join(texts) + "\n", 60, "the normaliser").split("\n")[:-1]
+    lines = run_java(command, "\n".join(texts) + "\n", 60, "the normaliser").split("\n")[:-1]
     prefixes = meteor_resources.load().prefixes
-    for text, line in zip(texts, found, strict=True):
+    for text, line in zip(texts, lines, strict=True):
         # By Java's white space, of which Python's has more.
         expected = [word for word in line.lower().replace("\t", " ").replace("\f", " ").split(" ") if word]
         assert words(text, prefixes) == expected, ascii(text)

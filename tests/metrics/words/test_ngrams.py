@@ -15,12 +15,14 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=7).map(" ".join)
 
 @given(st.lists(st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=3).map(tuple)), min_size=1, max_size=6))
 def test_counts_of_a_chunk_are_those_of_each_text_by_sets_and_ngrams(pairs: list[tuple[str, tuple[str, ...]]]):
-    items = Items([""] * len(pairs), [one for one, _ in pairs], [its for _, its in pairs], np.ones(len(pairs)))
-    found = ngrams.ngrams_of(items)
+    items = Items(
+        [""] * len(pairs), [candidate for candidate, _ in pairs], [its for _, its in pairs], np.ones(len(pairs))
+    )
+    counted = ngrams.ngrams_of(items)
     texts = list(dict.fromkeys([*items.candidates, *(text for its in items.references for text in its)]))
     for order in range(1, 5):
-        for chunk in found.chunks(np.arange(len(items))):
-            counts = found.count(chunk, order)
+        for chunk in counted.chunks(np.arange(len(items))):
+            counts = counted.count(chunk, order)
             places = list(zip(chunk.sets[counts.texts], counts.ngrams, counts.texts, strict=True))
             assert places == sorted(places)
             groups = [place[:2] for place in places]

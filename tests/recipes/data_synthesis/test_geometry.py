@@ -34,7 +34,7 @@ def area(box) -> float:
 
 
 def plain_hull(boxes) -> WholeBox:
-    lows, highs = ([min(one[e] for one in boxes) for e in (0, 1)], [max(one[e] for one in boxes) for e in (2, 3)])
+    lows, highs = ([min(box[e] for box in boxes) for e in (0, 1)], [max(box[e] for box in boxes) for e in (2, 3)])
     return (*map(math.floor, lows), *map(math.ceil, highs))
 
 
@@ -70,9 +70,9 @@ def plain_cut(boxes: list[WholeBox], short: int) -> list[WholeBox]:
                 free = sum(not any(b[0] <= x < b[2] and b[1] <= y < b[3] for b in kept) for x, y in pixels)
                 grid[row, column] = free >= 8
         for _ in range(2):
-            if not grid.size or grid.sum() < 0.3 * grid.size or (found := largest_rectangle(grid)) is None:
+            if not grid.size or grid.sum() < 0.3 * grid.size or (rectangle := largest_rectangle(grid)) is None:
                 break
-            x1, y1, x2, y2 = found[0], found[1], found[2] - short, found[3] - short
+            x1, y1, x2, y2 = rectangle[0], rectangle[1], rectangle[2] - short, rectangle[3] - short
             for row in range(y1, y2):
                 for column in range(x1, x2):
                     grid[row, column] = False
@@ -94,13 +94,13 @@ def drawn_boxes(seed: int, side: int = 120) -> np.ndarray:
 def test_boxes_are_those_of_a_plain_computation():
     for seed in range(20):
         boxes = drawn_boxes(seed)
-        shares = [area(one) / 120**2 for one in boxes]
+        shares = [area(box) / 120**2 for box in boxes]
         kept = np.array([b for b, share in zip(boxes, shares, strict=True) if 0.001 <= share <= 0.9]).reshape(-1, 4)
         if not len(kept):
             assert clustered_boxes(boxes, (120, 120)) == [], seed
             continue
         labels = k_means(with_centres(kept), 10)
-        first = [plain_hull(kept[labels == one]) for one in sorted(set(labels.tolist()))]
+        first = [plain_hull(kept[labels == label]) for label in sorted(set(labels.tolist()))]
         united = plain_united(first)
 
         assert hulls(kept, labels) == first, seed
@@ -126,14 +126,14 @@ def test_no_boxes_give_none():
 def plain_largest(grid: np.ndarray) -> tuple[int, int, int, int] | None:
     """Look at every rectangle."""
     height, width = grid.shape
-    found = []
+    rectangles = []
     for left, top in product(range(width), range(height)):
         for right, bottom in product(range(left + 1, width + 1), range(top + 1, bottom_of(grid, left, top) + 1)):
             if grid[top:bottom, left:right].all():
                 bounded = [r for r in range(top, bottom) if left == 0 or not grid[r, left - 1]]
                 area = (right - left) * (bottom - top)
-                found.append((-area, right, min(bounded, default=height), (left, top, right, bottom)))
-    return min(found)[-1] if found else None
+                rectangles.append((-area, right, min(bounded, default=height), (left, top, right, bottom)))
+    return min(rectangles)[-1] if rectangles else None
 
 
 def bottom_of(grid: np.ndarray, left: int, top: int) -> int:
@@ -169,10 +169,14 @@ class Plain:
 
     def tree(self, regions: list[Region]) -> list:
         masks = [
-            (frozenset(map(tuple, np.argwhere(one.mask.unpacked()).tolist())), one.iou * one.stability**2, (number,))
-            for number, one in enumerate(regions)
+            (
+                frozenset(map(tuple, np.argwhere(region.mask.unpacked()).tolist())),
+                region.iou * region.stability**2,
+                (number,),
+            )
+            for number, region in enumerate(regions)
         ]
-        masks = sorted((one for one in masks if one[0]), key=lambda one: len(one[0]), reverse=True)
+        masks = sorted((mask for mask in masks if mask[0]), key=lambda mask: len(mask[0]), reverse=True)
         return self.told(self.refined(self.grouped(masks)))
 
     def told(self, groups: dict) -> list:
@@ -184,9 +188,9 @@ class Plain:
 
         if not self.released:
             return False
-        one, other = bounds(a), bounds(b)
-        mine = holds(other, one[0], one[1]) or holds(other, one[2], one[3])
-        return not (mine or holds(one, other[2], other[1]) or holds(one, other[0], other[3]))
+        first, other = bounds(a), bounds(b)
+        mine = holds(other, first[0], first[1]) or holds(other, first[2], first[3])
+        return not (mine or holds(first, other[2], other[1]) or holds(first, other[0], other[3]))
 
     def shared(self, a, b) -> int:
         return 0 if self.apart(a, b) else len(a & b)
@@ -222,14 +226,14 @@ class Plain:
         kept: dict = {}
         for number, (outer, children) in enumerate(groups.values()):
             children = self.refined(children)
-            found = []
+            keys = []
             for key, (other, _) in kept.items():
                 both = self.shared(outer[0], other[0])
                 if both / (len(outer[0]) + 1) > 0.03 or both / (len(other[0]) + 1) > 0.03:
-                    found.append(key)
-            if found:
+                    keys.append(key)
+            if keys:
                 own = {number: [outer, children]} if self.released else children
-                for key in found:
+                for key in keys:
                     other, theirs = kept.pop(key)
                     outer = (outer[0] | other[0], (outer[1] + other[1]) / 2, outer[2] + other[2])
                     if self.released:
@@ -248,8 +252,8 @@ class Plain:
 
 def told(tree: tuple[MaskNode, ...]) -> list:
     return [
-        (set(map(tuple, np.argwhere(one.mask.unpacked()).tolist())), one.score, one.regions, told(one.children))
-        for one in tree
+        (set(map(tuple, np.argwhere(node.mask.unpacked()).tolist())), node.score, node.regions, told(node.children))
+        for node in tree
     ]
 
 
@@ -291,11 +295,11 @@ def test_tree_is_that_of_a_plain_computation(comparison):
 
         assert told(tree) == Plain(comparison == "released").tree(regions), seed
         depths |= {depth for depth, _ in walked(tree)}
-        unions += sum(len(one.regions) > 1 for _, one in walked(tree))
-        for _, one in walked(tree):
-            left, top, right, bottom = one.mask.box
-            mask = one.mask.unpacked()
-            assert mask[top:bottom, left:right].sum() == mask.sum() == one.mask.size
+        unions += sum(len(node.regions) > 1 for _, node in walked(tree))
+        for _, node in walked(tree):
+            left, top, right, bottom = node.mask.box
+            mask = node.mask.unpacked()
+            assert mask[top:bottom, left:right].sum() == mask.sum() == node.mask.size
             assert mask[top].any() and mask[bottom - 1].any()
             assert mask[:, left].any() and mask[:, right - 1].any()
     # The drawn scenes hold what is to be tested.
@@ -306,38 +310,38 @@ def test_tree_is_that_of_a_plain_computation(comparison):
 def test_released_comparison_takes_two_of_one_size_that_lie_apart_for_one():
     windows = [block(10, 10, 20, 20, 0.8), block(100, 10, 110, 20, 0.9)]
 
-    assert [one.regions for one in mask_tree(windows)] == [(0,), (1,)]
-    assert [one.regions for one in mask_tree(windows, comparison="released")] == [(1,)]
+    assert [node.regions for node in mask_tree(windows)] == [(0,), (1,)]
+    assert [node.regions for node in mask_tree(windows, comparison="released")] == [(1,)]
 
 
 def test_siblings_that_overlap_become_one_with_the_children_of_both():
     first, second = block(0, 0, 60, 30), block(50, 0, 100, 30)
     parts = block(5, 5, 20, 20), block(70, 5, 90, 20)
 
-    (one,) = mask_tree([first, second, *parts])
-    assert set(one.regions) == {0, 1}
-    assert one.mask.size == 100 * 30
-    assert [child.regions for child in one.children] == [(2,), (3,)]
+    (node,) = mask_tree([first, second, *parts])
+    assert set(node.regions) == {0, 1}
+    assert node.mask.size == 100 * 30
+    assert [child.regions for child in node.children] == [(2,), (3,)]
 
-    (one,) = mask_tree([first, second, *parts], comparison="released")
+    (node,) = mask_tree([first, second, *parts], comparison="released")
     # The later member's number is 1, and its own; of the earlier one the child alone is left.
-    assert [child.regions for child in one.children] == [(1,), (2,)]
+    assert [child.regions for child in node.children] == [(1,), (2,)]
 
 
 def test_only_child_like_its_parent_gives_way():
     union_of_two = [block(0, 0, 50, 20), block(45, 0, 96, 20)]
-    (one,) = mask_tree([block(0, 0, 100, 20, 0.5), *union_of_two])
+    (node,) = mask_tree([block(0, 0, 100, 20, 0.5), *union_of_two])
 
     # Both lie within the whole, overlap, and their union is the whole but for 4 %.
-    assert one.regions == (0,)
-    assert one.children == ()
+    assert node.regions == (0,)
+    assert node.children == ()
 
 
 def test_small_masks_and_their_parts_are_not_shown():
     tree = mask_tree([block(0, 0, 100, 30), block(5, 5, 50, 25), block(10, 10, 20, 20), block(110, 0, 120, 9)])
 
-    assert [(depth, one.mask.size) for depth, one in walked(tree)] == [(0, 3000), (1, 900), (2, 100), (0, 90)]
-    assert [(depth, one.mask.size) for depth, one in walked(shown(tree, 900))] == [(0, 3000), (1, 900)]
+    assert [(depth, node.mask.size) for depth, node in walked(tree)] == [(0, 3000), (1, 900), (2, 100), (0, 90)]
+    assert [(depth, node.mask.size) for depth, node in walked(shown(tree, 900))] == [(0, 3000), (1, 900)]
     assert shown(tree) == ()
     assert mask_tree([region(np.zeros((TALL, WIDTH), bool))]) == mask_tree([]) == ()
 
@@ -377,15 +381,16 @@ def test_first_is_the_one_point_that_the_release_looks_at():
     points = [points_near(edges, seed=seed, which="first") for seed in range(15)]
     everywhere = [points_near(edges, seed=seed)[0] for seed in range(15)]
 
-    assert all(one.shape == (1, 2) for one in points)
+    assert all(point.shape == (1, 2) for point in points)
     # It bounds y by the width.
-    assert max(one[0, 1] for one in points) == 50
-    assert max(one[1] for one in everywhere) > 120
+    assert max(point[0, 1] for point in points) == 50
+    assert max(point[1] for point in everywhere) > 120
     assert all(
-        one[0, 0] == other[0] and one[0, 1] == min(other[1], 50) for one, other in zip(points, everywhere, strict=True)
+        point[0, 0] == other[0] and point[0, 1] == min(other[1], 50)
+        for point, other in zip(points, everywhere, strict=True)
     )
     wide = [points_near(edges.T, seed=seed, which="first") for seed in range(15)]
-    assert max(one[0, 0] for one in wide) == 50
+    assert max(point[0, 0] for point in wide) == 50
 
 
 def test_missing_opencv_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):

@@ -17,15 +17,15 @@ of_local, of_sentence = (partial(caption_without, whole_words=local) for local i
 
 def test_best_box_of_a_phrase_counts_per_phrase():
     boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
-    found = Detections(boxes, np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.3], [0.005, 0.004, 0.008]]))
+    detections = Detections(boxes, np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.3], [0.005, 0.004, 0.008]]))
 
-    assert phrase_scores(found, "per_phrase").tolist() == [0.9, 0.8, 0.3]
+    assert phrase_scores(detections, "per_phrase").tolist() == [0.9, 0.8, 0.3]
     # The second box goes, as the first overlaps it; the first counts for its best phrase, the third is below 0.01.
-    assert phrase_scores(found, "released").tolist() == [0.9, 0, 0]
-    assert phrase_scores(found, "released", threshold=0.008).tolist() == [0.9, 0, 0]
-    assert phrase_scores(found, "released", threshold=0.007).tolist() == [0.9, 0, 0.008]
+    assert phrase_scores(detections, "released").tolist() == [0.9, 0, 0]
+    assert phrase_scores(detections, "released", threshold=0.008).tolist() == [0.9, 0, 0]
+    assert phrase_scores(detections, "released", threshold=0.007).tolist() == [0.9, 0, 0.008]
     # Apart, the second box is the second phrase's.
-    apart = Detections(boxes + np.array([[0], [20], [0]]), found.scores)
+    apart = Detections(boxes + np.array([[0], [20], [0]]), detections.scores)
     assert phrase_scores(apart).tolist() == [0.9, 0.7, 0]
     # The better of its boxes counts for a phrase, and of equal scores the first wins the box.
     two = Detections(np.array([[0, 0, 1, 1], [5, 5, 6, 6]]), np.array([[0.3, 0.3], [0.6, 0.1]]))

@@ -32,7 +32,7 @@ def made(pipeline: str, data: str, folder: Path, limit: int, *changes: str) -> d
     """Carry out a pipeline, and return its report."""
     store = folder.parent / "store.sqlite"
     arguments = ["make", pipeline, "--data", data, "--output", str(folder), "--limit", str(limit)]
-    assert main([*arguments, "--store", str(store), *(part for one in changes for part in ("--set", one))]) == 0
+    assert main([*arguments, "--store", str(store), *(part for change in changes for part in ("--set", change))]) == 0
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
@@ -51,16 +51,16 @@ def synthesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def is_true(phrase: str, seed: str) -> bool:
-    return all(one.share_in(sample_scene(int(seed))) == 1 for one in named_in(phrase))
+    return all(thing.share_in(sample_scene(int(seed))) == 1 for thing in named_in(phrase))
 
 
 def test_filter_drops_what_was_planted_and_keeps_what_is_true(synthesis: Path):
     dropped: Counter[tuple[str, bool]] = Counter()
     removed: Counter[bool] = Counter()
     for row in rows_of(synthesis):
-        told = {one["stage"]: one for one in row["provenance"]}
+        entries = {entry["stage"]: entry for entry in row["provenance"]}
         for stage in ("overall_filter", "local_filter"):
-            for gone in told[stage].get("removed", ()):
+            for gone in entries[stage].get("removed", ()):
                 removed[is_true(gone["phrase"], row["id"])] += 1
         for key in ("overall", "local"):
             before, after = row[key], row[f"{key}_filtered"]
@@ -72,7 +72,7 @@ def test_filter_drops_what_was_planted_and_keeps_what_is_true(synthesis: Path):
         assert dropped[key, True] + dropped[key, False] >= 20
         assert dropped[key, True] >= 0.95 * (dropped[key, True] + dropped[key, False])
     report = json.loads((synthesis / "report.json").read_text(encoding="utf-8"))
-    kept = sum(one["counts"]["phrases kept"] for one in report["stages"] if one["name"].endswith("_filter"))
+    kept = sum(stage["counts"]["phrases kept"] for stage in report["stages"] if stage["name"].endswith("_filter"))
     assert removed[True] <= 0.02 * (removed[True] + kept)
 
 
@@ -99,10 +99,10 @@ def test_filter_by_questions_is_an_ablation(tmp_path: Path):
         "shapes_detailcaps_synthesis", "shapes_detailcaps", tmp_path / "out", 3, *asks,
         "models.answerer.name=shapes-answers", "models.detector=null", "judged=null",
     )  # fmt: skip
-    filters = [one["counts"] for one in report["stages"] if one["name"].endswith("_filter")]
-    assert all(0 < one["phrases removed"] < one["phrases kept"] for one in filters)
+    filters = [stage["counts"] for stage in report["stages"] if stage["name"].endswith("_filter")]
+    assert all(0 < counts["phrases removed"] < counts["phrases kept"] for counts in filters)
     row = rows_of(tmp_path / "out")[0]
-    assert {one["model"] for one in row["provenance"] if one["stage"].endswith("_filter")} == {"shapes-answers"}
+    assert {entry["model"] for entry in row["provenance"] if entry["stage"].endswith("_filter")} == {"shapes-answers"}
 
 
 def test_local_phrases_of_the_released_code_are_no_attributes(tmp_path: Path):
@@ -112,7 +112,7 @@ def test_local_phrases_of_the_released_code_are_no_attributes(tmp_path: Path):
         "judged=null",
         *COLUMNS,
     )  # fmt: skip
-    stages = {one["name"]: one for one in report["stages"]}
+    stages = {stage["name"]: stage for stage in report["stages"]}
     # Every thing of these captions has an attribute.
     assert stages["local_filter"]["counts"] == {"phrases kept": 0, "phrases removed": 0}
     assert (stages["select"]["given"], stages["select"]["made"]) == (8, 5)
@@ -132,7 +132,7 @@ def sdci(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_summaries_and_negatives_fit_the_context(sdci: Path):
     report = json.loads((sdci / "report.json").read_text(encoding="utf-8"))
-    (checked,) = (one for one in report["stages"] if one["name"] == "check_negatives")
+    (checked,) = (stage for stage in report["stages"] if stage["name"] == "check_negatives")
     swaps = permuted = 0
     for file in sorted((sdci / "complete").glob("*.json")):
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -147,7 +147,7 @@ def test_summaries_and_negatives_fit_the_context(sdci: Path):
             )
             swaps += len(kinds["swaps"])
             permuted += sum(is_permutation(summaries[0], text) for text in kinds["swaps"])
-        assert [one["stage"] for one in content["provenance"]][-1] == "clip_scores"
+        assert [entry["stage"] for entry in content["provenance"]][-1] == "clip_scores"
     counts = checked["counts"]
     assert counts["swaps"] == swaps
     assert counts["not a permutation"] == swaps - permuted == 0
@@ -180,8 +180,8 @@ def test_positives_are_rows_that_a_recipe_trains_on(tmp_path: Path, capsys: pyte
     for row in rows:
         assert len(row["further_captions"]) in (1, 2)
         assert all((tmp_path / "out" / name).is_file() for name in [row["image"], *row["further_images"]])
-        assert [one["stage"] for one in row["provenance"]] == ["caption", "further_images"]
-    assert len({one["seed"] for row in rows for one in row["provenance"][1:]}) == 6
+        assert [entry["stage"] for entry in row["provenance"]] == ["caption", "further_images"]
+    assert len({entry["seed"] for row in rows for entry in row["provenance"][1:]}) == 6
     arguments = ["train", "shapes_pacspp", "--dry_run", "--set", "data.reader=null", "--set", "data.arguments={}"]
     file = f"data.file={tmp_path / 'out' / 'rows.jsonl'}"
     capsys.readouterr()

@@ -69,7 +69,7 @@ def made(pipeline: str, data: Path, out: Path, *changes: str) -> dict[str, Any]:
 
 
 def command(pipeline: str, data: Path, out: Path, *changes: str) -> list[str]:
-    sets = [part for one in changes for part in ("--set", one)]
+    sets = [part for change in changes for part in ("--set", change)]
     return ["make", pipeline, "--data", str(data), "--output", str(out), *sets]
 
 
@@ -80,7 +80,7 @@ def of(role: str, folder: Path, **arguments: Any) -> list[str]:
 
 
 def stage_of(report: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(one for one in report["stages"] if one["name"] == name)
+    return next(stage for stage in report["stages"] if stage["name"] == name)
 
 
 @pytest.mark.usefixtures("_nltk")
@@ -103,17 +103,17 @@ def test_detailcaps_synthesis(folder: Path, tmp_path: Path):
     assert lost[0] == "damaged" and "is not an image in a known format" in lost[1]
     assert stage_of(report, "boxes")["counts"]["boxes"] == stage_of(report, "local")["counts"]["captions"] > 0
     for row in rows_of(tmp_path / "out"):
-        told = {one["stage"]: one for one in row["provenance"]}
-        assert list(told) == [one["name"] for one in report["stages"]]
-        assert told["merge"]["requests"] == bool(row["local"])
+        entries = {entry["stage"]: entry for entry in row["provenance"]}
+        assert list(entries) == [stage["name"] for stage in report["stages"]]
+        assert entries["merge"]["requests"] == bool(row["local"])
         assert set(row["captions"][0].split()) <= set(WORDS)
-        assert {told[name]["model"] for name in ("overall", "boxes", "overall_filter")} == {
+        assert {entries[name]["model"] for name in ("overall", "boxes", "overall_filter")} == {
             f"llava-1.5 ({folder / 'llava'})", f"sam-vit-large ({folder / 'sam'})",
             f"owlv2-large-patch14-ensemble ({folder / 'owlv2'})",
         }  # fmt: skip
     assert unmade or any(row["local"] for row in rows_of(tmp_path / "out"))
     filters = [stage_of(report, f"{name}_filter")["counts"] for name in ("overall", "local")]
-    assert sum(one["phrases kept"] + one["phrases removed"] for one in filters) > 0
+    assert sum(counts["phrases kept"] + counts["phrases removed"] for counts in filters) > 0
     assert {row["metric"] for row in report["metrics"]} == {"length", "rep_4"}
     assert "capture: the data have no references" in report["remarks"]
 
@@ -131,13 +131,13 @@ def test_sdci(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     assert PHOTOS <= scored <= entries
     named = json.loads((tmp_path / "out" / "splits.json").read_text(encoding="utf-8"))["test"]
     assert len(named) == PHOTOS
-    found = 0
+    count = 0
     for name in named:
         made_of = json.loads((tmp_path / "out" / "complete" / name).read_text(encoding="utf-8"))
         assert (tmp_path / "out" / "photos" / made_of["image"]).is_file()
         assert made_of["negatives"].keys() == made_of["clip_scores"].keys() == made_of["summaries"].keys()
-        found += len(made_of["summaries"])
-    assert found == scored
+        count += len(made_of["summaries"])
+    assert count == scored
 
 
 def sdci_models(folder: Path, tiny_clip: TinyClip) -> list[str]:
@@ -161,9 +161,9 @@ def test_sdci_texts(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     counts = stage_of(report, "negatives")["counts"]
     assert counts["entries"] == stage_of(report, "clip_scores")["counts"]["entries"] > report["rows"]
     assert sum(stage_of(report, "negatives")["left_out"].values()) == counts["left out"]
-    unmade = [one for stage in report["stages"] for one in stage["unmade"].values()]
+    unmade = [reason for stage in report["stages"] for reason in stage["unmade"].values()]
     assert len(unmade) == report["data"]["rows"] - report["rows"]
-    assert all(one.startswith("the whole image ") for one in unmade)
+    assert all(reason.startswith("the whole image ") for reason in unmade)
     assert {row["metric"] for row in report["metrics"]} == {"clip_s", "length"}
     assert not any(row["over_context"] for row in report["lengths"])
 
@@ -185,7 +185,7 @@ def test_pacspp_positives(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     images: set[bytes] = set()
     for row in rows_of(tmp_path / "out"):
         assert 1 < len(row["further_captions"]) <= 5
-        assert all(set(one.split()) <= set(WORDS) for one in row["further_captions"])
+        assert all(set(caption.split()) <= set(WORDS) for caption in row["further_captions"])
         assert len(row["further_images"]) == len(captions)
         for name in row["further_images"]:
             with Image.open(tmp_path / "out" / name) as image:

@@ -48,7 +48,7 @@ class Writer(Captioner):
         failures: dict[int, str] = {}
         unseen: dict[int, str] = {}
         for at, request in enumerate(requests):
-            before = sum(one.pixels == request.pixels for one in self.asked)
+            before = sum(earlier.pixels == request.pixels for earlier in self.asked)
             self.asked.append(request)
             answer = self.answer(request, before)
             if isinstance(answer, Caption):
@@ -79,9 +79,9 @@ def test_caption_of_no_use_is_asked_for_again_with_another_seed(picture: Path):
     texts = ["", "红色的星", "many " * 80, "A red star."]
     writer = Writer(lambda request, before: Caption(texts[before]))
     asked = {"language": "english", "most_tokens": 77, "generation_kwargs": DRAWN}
-    made = captioned(picture, writer, tries=4, **asked)
-    assert made.values == {"said": "A red star."}
-    assert len({one.generation_kwargs["seed"] for one in writer.asked}) == 4
+    row = captioned(picture, writer, tries=4, **asked)
+    assert row.values == {"said": "A red star."}
+    assert len({request.generation_kwargs["seed"] for request in writer.asked}) == 4
     assert captioned(picture, Writer(lambda request, before: Caption(texts[before])), tries=3, **asked) == NotGenerated(
         "the caption has 82 tokens, and 77 is the most"
     )
@@ -93,10 +93,10 @@ def test_caption_of_no_use_is_asked_for_again_with_another_seed(picture: Path):
 def test_caption_of_an_image_that_cannot_be_read_is_named(tmp_path: Path):
     path = tmp_path / "17.png"
     path.write_bytes(b"no image")
-    made = captioned(path, Writer(lambda request, before: "is no image"))
-    assert made == NotGenerated("image: is no image")
-    made = captioned(path, Writer(lambda request, before: Caption("x")), {"boxes": [[0, 0, 9, 9]]}, boxes="boxes")
-    assert made.reason.startswith("image cannot be read: ")
+    outcome = captioned(path, Writer(lambda request, before: "is no image"))
+    assert outcome == NotGenerated("image: is no image")
+    outcome = captioned(path, Writer(lambda request, before: Caption("x")), {"boxes": [[0, 0, 9, 9]]}, boxes="boxes")
+    assert outcome.reason.startswith("image cannot be read: ")
     with pytest.raises(DataError, match="row 17 has no image"):
         CaptionStage("caption", CaptionSettings(prompt="", to="said"), 0).carry_out([PipelineRow("17")], Models())
 
@@ -108,8 +108,8 @@ def test_boxes_are_dilated_within_the_image_and_small_ones_are_left_out(picture:
         return Caption("" if request.pixels and request.pixels.box == (26.0, 28.0, 64.0, 62.0) else "A part.")
 
     writer = Writer(answer)
-    made = captioned(picture, writer, {"boxes": boxes}, boxes="boxes", dilate=0.02)
-    crops = [one.pixels.box for one in writer.asked if one.pixels is not None]
+    row = captioned(picture, writer, {"boxes": boxes}, boxes="boxes", dilate=0.02)
+    crops = [request.pixels.box for request in writer.asked if request.pixels is not None]
     assert crops == [
         (6.0, 18.0, 54.0, 62.0),
         (0.0, 0.0, 200.0, 100.0),
@@ -117,12 +117,12 @@ def test_boxes_are_dilated_within_the_image_and_small_ones_are_left_out(picture:
         (26.0, 28.0, 64.0, 62.0),
     ]
     # What is said stands beside the boxes as they were given.
-    assert made.values == {"boxes": boxes[:3], "said": ["A part."] * 3}
-    assert made.provenance[0]["left_out"] == {"3": "the caption is empty"}
-    made = captioned(picture, writer, {"boxes": [[5, 5, 7, 90], *boxes[:1]]}, boxes="boxes")
-    assert made.values["boxes"] == boxes[:1]
-    made = captioned(picture, writer, {"boxes": []}, boxes="boxes")
-    assert made.values["said"] == []
+    assert row.values == {"boxes": boxes[:3], "said": ["A part."] * 3}
+    assert row.provenance[0]["left_out"] == {"3": "the caption is empty"}
+    row = captioned(picture, writer, {"boxes": [[5, 5, 7, 90], *boxes[:1]]}, boxes="boxes")
+    assert row.values["boxes"] == boxes[:1]
+    row = captioned(picture, writer, {"boxes": []}, boxes="boxes")
+    assert row.values["said"] == []
 
 
 def merged(answer: Callable[[JudgeRequest, int], str | None], elements: Sequence[str] = ("A.", "B "), **settings: Any):
@@ -131,24 +131,24 @@ def merged(answer: Callable[[JudgeRequest, int], str | None], elements: Sequence
 
 
 def test_merge_asks_as_the_released_code_does():
-    made, judge = merged(lambda request, before: " A red\n\nthing of it. ")
-    assert made.values["merged"] == "A red thing of it."
+    row, judge = merged(lambda request, before: " A red\n\nthing of it. ")
+    assert row.values["merged"] == "A red thing of it."
     (asked,) = judge.asked
     assert asked.prompt.startswith(
         "Overall description: The {elements} are red.\n\n Elements appearing in the image: A. B. \n\nPlease combine"
     )
     assert (asked.system, asked.max_tokens, dict(asked.decoding)) == (None, 500, {"num_beams": 3})
-    made, judge = merged(lambda request, before: "no", elements=())
-    assert (made.values["merged"], judge.asked) == ("The {elements} are red.", [])
+    row, judge = merged(lambda request, before: "no", elements=())
+    assert (row.values["merged"], judge.asked) == ("The {elements} are red.", [])
 
 
 def test_merge_of_no_use_is_tried_again_where_tokens_are_drawn():
     answers = ["", "红色的星", "word " * 301, "A red star is there."]
-    made, judge = merged(lambda request, before: answers[before], temperature=0.7, tries=4, most_words=300)
-    assert made.values["merged"] == answers[3]
-    assert len({one.decoding["seed"] for one in judge.asked}) == 4
-    made, judge = merged(lambda request, before: answers[before + 2], most_words=300)
-    assert (made, len(judge.asked)) == (NotGenerated("the answer has 301 words, and 300 is the most"), 1)
+    outcome, judge = merged(lambda request, before: answers[before], temperature=0.7, tries=4, most_words=300)
+    assert outcome.values["merged"] == answers[3]
+    assert len({request.decoding["seed"] for request in judge.asked}) == 4
+    outcome, judge = merged(lambda request, before: answers[before + 2], most_words=300)
+    assert (outcome, len(judge.asked)) == (NotGenerated("the answer has 301 words, and 300 is the most"), 1)
     assert merged(lambda request, before: None)[0] == NotGenerated("the server is down", passing=True)
 
 
@@ -173,21 +173,21 @@ def test_negatives_that_cannot_be_told_are_counted_and_may_go():
 
     def checked(**more: Any) -> PipelineRow:
         stage = CheckNegatives("check", CheckNegativesSettings.model_validate({**settings, **more}), 0)
-        made = made_of(stage, row, Models(judge=judge))
-        return made
+        outcome = made_of(stage, row, Models(judge=judge))
+        return outcome
 
-    made = checked()
-    assert made.values == row.values
+    outcome = checked()
+    assert outcome.values == row.values
     # An answer that is neither yes nor no tells nothing apart; "red star" and "star red" are other graphs.
-    assert made.provenance[-1]["counts"] == {
+    assert outcome.provenance[-1]["counts"] == {
         "negatives": 6, "swaps": 2, "not told by judge": 4, "not told by parser": 3, "not a permutation": 1,
         "not told by any": 3,
     }  # fmt: skip
-    made = checked(drop=True)
-    assert made.values["negatives"]["base"] == {
+    outcome = checked(drop=True)
+    assert outcome.values["negatives"]["base"] == {
         "basic": [other], "swaps": ["There is a star red in the sky."], "layout": [same],
     }  # fmt: skip
-    assert [(one["negative"], one["why"]) for one in made.provenance[-1]["removed"]] == [
+    assert [(entry["negative"], entry["why"]) for entry in outcome.provenance[-1]["removed"]] == [
         ("basic_0", "not told by judge, not told by parser"),
         ("swaps_1", "not told by judge, not a permutation"),
         ("layout_1", "not told by judge, not told by parser"),
@@ -205,11 +205,11 @@ def test_select_keeps_the_first_of_equal_ones_and_counts_each_element_once():
     rows = [PipelineRow(str(number), None, {"caption": text}) for number, text in enumerate(texts)]
 
     def kept(**settings: Any) -> dict[str, int]:
-        given = {"caption": "caption", "parser": {"parser": "grammar"}, **settings}
-        stage = Select("select", SelectSettings.model_validate(given), 0)
-        made = [one for one in stage.carry_out(rows, Models()) if isinstance(one, PipelineRow)]
-        left_out = stage.left_out(made)
-        return {one.id: one.values["elements"] for at, one in enumerate(made) if at not in left_out}
+        defaults = {"caption": "caption", "parser": {"parser": "grammar"}, **settings}
+        stage = Select("select", SelectSettings.model_validate(defaults), 0)
+        outcomes = [row for row in stage.carry_out(rows, Models()) if isinstance(row, PipelineRow)]
+        left_out = stage.left_out(outcomes)
+        return {row.id: row.values["elements"] for at, row in enumerate(outcomes) if at not in left_out}
 
     assert kept() == {"0": 1, "1": 4, "2": 2, "3": 1, "4": 1}
     assert kept(most=3) == {"0": 1, "1": 4, "2": 2}
@@ -222,23 +222,25 @@ def test_masks_are_numbered_parents_first_in_dcis_layout(tmp_path: Path):
     path.write_bytes(encoded(draw(scene)))
     models = Models(segmenter=resolve_model("shapes-segmenter").load())
     stage = Masks("masks", MasksSettings(grid=None, edge_points="none", least_area=0), 0)
-    made = made_of(stage, PipelineRow("17", path), models)
-    found = models["segmenter"].masks(ImageHandle(path))
-    assert sorted(map(tuple, made.values["boxes"])) == sorted(one.box for one in found)
-    assert len(found) == len(scene.things)
-    masks = made.values["mask_data"]
-    assert list(masks) == [one["idx"] for one in masks.values()] == [str(number) for number in range(len(masks))]
-    assert all(one["parent"] == -1 for one in masks.values())
-    bounds = [one["bounds"] for one in masks.values()]
-    assert [[*one["topLeft"].values(), *one["bottomRight"].values()] for one in bounds] == made.values["boxes"]
-    largest = max(one["area"] for one in masks.values())
+    row = made_of(stage, PipelineRow("17", path), models)
+    regions = models["segmenter"].masks(ImageHandle(path))
+    assert sorted(map(tuple, row.values["boxes"])) == sorted(region.box for region in regions)
+    assert len(regions) == len(scene.things)
+    masks = row.values["mask_data"]
+    assert list(masks) == [mask["idx"] for mask in masks.values()] == [str(number) for number in range(len(masks))]
+    assert all(mask["parent"] == -1 for mask in masks.values())
+    bounds = [mask["bounds"] for mask in masks.values()]
+    assert [[*corners["topLeft"].values(), *corners["bottomRight"].values()] for corners in bounds] == row.values[
+        "boxes"
+    ]
+    largest = max(mask["area"] for mask in masks.values())
     settings = MasksSettings(grid=40, edge_points="none", least_area=largest)
-    made = made_of(Masks("masks", settings, 0), PipelineRow("17", path), models)
-    assert len(made.values["boxes"]) == 1
+    row = made_of(Masks("masks", settings, 0), PipelineRow("17", path), models)
+    assert len(row.values["boxes"]) == 1
     broken = tmp_path / "18.jpg"
     broken.write_bytes(b"no image")
-    made = made_of(stage, PipelineRow("18", broken), models)
-    assert made.reason.startswith("image: ")
+    row = made_of(stage, PipelineRow("18", broken), models)
+    assert row.reason.startswith("image: ")
 
 
 class Covering(Segmenter):
@@ -258,17 +260,17 @@ class Covering(Segmenter):
 
 def test_mask_of_everything_holds_the_others_and_one_of_nothing_is_left_out_and_told(picture: Path):
     stage = Masks("masks", MasksSettings(edge_points="none", least_area=10), 0)
-    made = made_of(stage, PipelineRow("17", picture), Models(segmenter=Covering()))
-    assert made.values["boxes"] == [[0, 0, 200, 100], [0, 0, 50, 40]]
-    assert [(one["parent"], one["area"]) for one in made.values["mask_data"].values()] == [(-1, 20000), (0, 2000)]
-    told = made.provenance[-1]
-    assert (told["counts"], told["left_out"]) == ({"masks": 2}, {"mask 2": "the mask covers nothing"})
+    row = made_of(stage, PipelineRow("17", picture), Models(segmenter=Covering()))
+    assert row.values["boxes"] == [[0, 0, 200, 100], [0, 0, 50, 40]]
+    assert [(mask["parent"], mask["area"]) for mask in row.values["mask_data"].values()] == [(-1, 20000), (0, 2000)]
+    entry = row.provenance[-1]
+    assert (entry["counts"], entry["left_out"]) == ({"masks": 2}, {"mask 2": "the mask covers nothing"})
 
 
 def test_given_boxes_are_masks(picture: Path):
     row = PipelineRow("17", picture, {"boxes": [[0.4, 0, 10, 9.6], [5, 5, 5.2, 50], [1, 1, 3, 3]]})
-    made = made_of(Masks("masks", MasksSettings(boxes="boxes", least_area=5), 0), row)
-    assert (made.values["boxes"], list(made.values["mask_data"])) == ([[0, 0, 10, 10]], ["0"])
+    outcome = made_of(Masks("masks", MasksSettings(boxes="boxes", least_area=5), 0), row)
+    assert (outcome.values["boxes"], list(outcome.values["mask_data"])) == ([[0, 0, 10, 10]], ["0"])
     with pytest.raises(ValueError, match="replaces the segmenter"):
         MasksSettings(boxes="boxes", grid=3)
 
@@ -277,27 +279,27 @@ def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):
     (tmp_path / "images" / "more").mkdir(parents=True)
     for name in ("b.png", "more/a.PNG", "notes.txt"):
         (tmp_path / "images" / name).write_bytes(picture.read_bytes())
-    given = read_input(str(tmp_path / "images"), None)
-    assert [one.id for one in given.rows()] == ["b", "more/a"]
+    source = read_input(str(tmp_path / "images"), None)
+    assert [row.id for row in source.rows()] == ["b", "more/a"]
 
     lines = [{"id": 1, "image": "17.png", "x": 1}, {"id": 1, "x": 2}, {"image": "gone.png"}, {"id": "t", "text": "y"}]
     (tmp_path / "table.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    given = read_input(str(tmp_path / "table.jsonl"), None)
-    assert [(one.id, one.image is not None, one.values) for one in given.rows()] == [
+    source = read_input(str(tmp_path / "table.jsonl"), None)
+    assert [(row.id, row.image is not None, row.values) for row in source.rows()] == [
         ("1", True, {"x": 1}), ("t", False, {"text": "y"}),
     ]  # fmt: skip
-    assert given.left_out["1"].startswith("has an id that occurred before")
-    assert given.left_out["2"].startswith("there is no image")
+    assert source.left_out["1"].startswith("has an id that occurred before")
+    assert source.left_out["2"].startswith("there is no image")
 
     dci = read_input(str(make_tiny_dci(tmp_path / "dci")), None)
     rows = list(dci.rows())
     assert {"no_photo.json"} == set(dci.left_out)
     assert set(rows[0].values) == {"image", "short_caption", "extra_caption", "mask_data", "mask_keys"}
-    assert not any(key in one.values for one in rows for key in ("summaries", "negatives"))
+    assert not any(key in row.values for row in rows for key in ("summaries", "negatives"))
 
     rows = list(read_input("shapes_clip_f1", tmp_path / "out", limit=3).rows())
-    assert [len(one.values["boxes"][0]) for one in rows] == [4, 4, 4]
-    assert all(one.image is not None and one.image.parent == tmp_path / "out" / "images" for one in rows)
+    assert [len(row.values["boxes"][0]) for row in rows] == [4, 4, 4]
+    assert all(row.image is not None and row.image.parent == tmp_path / "out" / "images" for row in rows)
     with pytest.raises(DataError, match="there is no such file"):
         read_input(str(tmp_path / "tabel.jsonl"), None)
     with pytest.raises(UsageError, match="not a folder, a file or a task: unknown task 'no_such_task'"):
@@ -306,9 +308,9 @@ def test_folders_tables_dci_and_tasks_are_read(tmp_path: Path, picture: Path):
 
 def test_names_of_files_lead_nowhere_else():
     names = ["a/b", "../x", "a%2fb", "..", "ü 1"]
-    found = [file_name(one) for one in names]
-    assert len(set(found)) == len(names)
-    assert not any("/" in one or one in ("..", ".") for one in found)
+    files = [file_name(name) for name in names]
+    assert len(set(files)) == len(names)
+    assert not any("/" in file or file in ("..", ".") for file in files)
 
 
 def test_output_names_the_value_that_is_missing(tmp_path: Path):

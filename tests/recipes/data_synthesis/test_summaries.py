@@ -34,7 +34,7 @@ def mask(number: int, label: str, parent: int = -1, area: int = 9_000, caption: 
 
 
 def tree(*masks: dict[str, Any], short: str = "A street.", extra: str = "It is noon.") -> dict[str, Any]:
-    return {"short_caption": short, "extra_caption": extra, "mask_data": {str(one["idx"]): one for one in masks}}
+    return {"short_caption": short, "extra_caption": extra, "mask_data": {str(mask["idx"]): mask for mask in masks}}
 
 
 HOUSE = tree(
@@ -92,15 +92,15 @@ def summary_of(answer: Callable[[JudgeRequest, int], str | None], values: Any = 
 
 
 def test_first_summary_is_asked_with_the_papers_prompts():
-    made, judge = summary_of(lambda request, before: "Sure! Here it is:\n\nA street at noon.", HOUSE)
+    row, judge = summary_of(lambda request, before: "Sure! Here it is:\n\nA street at noon.", HOUSE)
     entries = ["base", "m-7-sc", "m-2-sc", "m-3-sc", "m-9-sc"]
-    assert made.values["summaries"] == {key: ["A street at noon."] for key in entries}
+    assert row.values["summaries"] == {key: ["A street at noon."] for key in entries}
     # As released: what is short enough is said to be of a part, whatever it is of.
-    assert {one.system for one in judge.asked} == {SUBMASK}
-    made, judge = summary_of(lambda request, before: "A street.", HOUSE, prompts="by_part")
-    assert [one.system for one in judge.asked] == [FULL_IMAGE] + [SUBMASK] * 4
-    assert all(one.decoding["temperature"] == 0.72 for one in judge.asked)
-    assert len({one.decoding["seed"] for one in judge.asked}) == 5
+    assert {request.system for request in judge.asked} == {SUBMASK}
+    row, judge = summary_of(lambda request, before: "A street.", HOUSE, prompts="by_part")
+    assert [request.system for request in judge.asked] == [FULL_IMAGE] + [SUBMASK] * 4
+    assert all(request.decoding["temperature"] == 0.72 for request in judge.asked)
+    assert len({request.decoding["seed"] for request in judge.asked}) == 5
     _, judge = summary_of(lambda request, before: "A street.", tree(short="a long street " * 40))
     assert judge.asked[0].system == FULL_IMAGE
 
@@ -116,32 +116,32 @@ def test_first_summary_is_asked_with_the_papers_prompts():
     ],
 )
 def test_answer_of_no_use_is_asked_for_again_and_then_named(answers: list[str], fault: str):
-    made, judge = summary_of(lambda request, before: answers[0] if before < 4 else "A street at noon.")
-    assert made.values["summaries"] == {"base": ["A street at noon."]}
-    assert made.provenance[-1]["requests"] == 5
-    made, judge = summary_of(lambda request, before: answers[0], tries=3)
-    assert made.reason.startswith(f"the whole image has no summary: {fault}")
-    assert not made.passing
+    outcome, judge = summary_of(lambda request, before: answers[0] if before < 4 else "A street at noon.")
+    assert outcome.values["summaries"] == {"base": ["A street at noon."]}
+    assert outcome.provenance[-1]["requests"] == 5
+    outcome, judge = summary_of(lambda request, before: answers[0], tries=3)
+    assert outcome.reason.startswith(f"the whole image has no summary: {fault}")
+    assert not outcome.passing
     assert len(judge.asked) == 3
     _, judge = summary_of(lambda request, before: answers[0], temperature=0)
     assert (len(judge.asked), dict(judge.asked[0].decoding)) == (1, {})
 
 
 def test_judge_that_never_answers_is_named_and_nothing_of_it_is_kept():
-    made, judge = summary_of(lambda request, before: None)
-    assert made == NotGenerated("the whole image has no summary: the server is down", passing=True)
+    outcome, judge = summary_of(lambda request, before: None)
+    assert outcome == NotGenerated("the whole image has no summary: the server is down", passing=True)
     assert len(judge.asked) == 5
-    made, _ = summary_of(lambda request, before: None if "of tree" in request.prompt else "A street.", HOUSE)
-    assert made.passing
-    assert made.provenance[-1]["left_out"] == {"m-9-sc": "the server is down"}
-    assert "m-9-sc" not in made.values["summaries"]
+    outcome, _ = summary_of(lambda request, before: None if "of tree" in request.prompt else "A street.", HOUSE)
+    assert outcome.passing
+    assert outcome.provenance[-1]["left_out"] == {"m-9-sc": "the server is down"}
+    assert "m-9-sc" not in outcome.values["summaries"]
 
 
 def test_text_that_gets_no_shorter_goes_back_to_the_first_prompt():
-    made, judge = summary_of(lambda request, before: LONG, tries=2)
-    assert "cannot be reduced to 75 tokens: the answer is no shorter than the text" in made.reason
+    outcome, judge = summary_of(lambda request, before: LONG, tries=2)
+    assert "cannot be reduced to 75 tokens: the answer is no shorter than the text" in outcome.reason
     # Four failures end a reduction: three are allowed.
-    assert [one.system for one in judge.asked] == [SUBMASK, *[SHORTER] * 4] * 2
+    assert [request.system for request in judge.asked] == [SUBMASK, *[SHORTER] * 4] * 2
     eight = "a street with " + "many " * 70 + "things of it"
     assert 75 < clip_tokens(eight) <= 84
     _, judge = summary_of(lambda request, before: eight if request.system == SUBMASK else "A street.")
@@ -162,11 +162,11 @@ def more_of(answer: Callable[[JudgeRequest, int], str | None], **settings: Any):
 
 
 def test_more_summaries_are_asked_for_until_there_are_enough():
-    made, judge = more_of(lambda request, before: several(before))
+    row, judge = more_of(lambda request, before: several(before))
     # More than 8 of the image, after two answers of five and the first; of the mask one answer will do.
-    assert {key: len(its) for key, its in made.values["summaries"].items()} == {"base": 11, "m-1-sc": 6}
-    assert made.values["summaries"]["base"][:2] == ["First.", "The street number 0 1."]
-    whole = next(one for one in judge.asked if one.prompt.startswith("Full description: A street."))
+    assert {key: len(its) for key, its in row.values["summaries"].items()} == {"base": 11, "m-1-sc": 6}
+    assert row.values["summaries"]["base"][:2] == ["First.", "The street number 0 1."]
+    whole = next(request for request in judge.asked if request.prompt.startswith("Full description: A street."))
     assert (whole.system, whole.max_tokens) == (SEVERAL, 1_400)
     assert whole.prompt.endswith("door: A red one.\n\nSummaries:")
 
@@ -186,12 +186,12 @@ def test_negative_has_about_the_length_of_the_summary():
         if request.system in (SHORTER, FEW_WORDS_SHORTER):
             return SUMMARY.replace("red", "blue")
         # Of both entries: the same again, too little, too much, and then something longer that can be reduced.
-        given = [SUMMARY, "A house.", "the " * (own + 51), f"{SUMMARY} and {'more ' * 30}"]
-        return given[min(before // 2, 3)]
+        answers = [SUMMARY, "A house.", "the " * (own + 51), f"{SUMMARY} and {'more ' * 30}"]
+        return answers[min(before // 2, 3)]
 
-    made, judge = negatives_of(answer, of_image=1)
-    assert made.values["negatives"]["base"]["swaps"] == [SUMMARY.replace("red", "blue")]
-    assert {one.system for one in judge.asked} == {*NEGATIVES.values(), SHORTER}
+    row, judge = negatives_of(answer, of_image=1)
+    assert row.values["negatives"]["base"]["swaps"] == [SUMMARY.replace("red", "blue")]
+    assert {request.system for request in judge.asked} == {*NEGATIVES.values(), SHORTER}
 
 
 def test_entry_without_negatives_of_a_kind_is_none():
@@ -199,11 +199,11 @@ def test_entry_without_negatives_of_a_kind_is_none():
         # The fourth answer about swaps is the first that is of the mask.
         return SUMMARY if request.system == NEGATIVES["swaps"] and before >= 3 else f"No, {SUMMARY}"
 
-    made, _ = negatives_of(answer, tries=1)
-    assert list(made.values["negatives"]) == list(made.values["summaries"]) == ["base"]
-    assert made.provenance[-1]["left_out"] == {"m-1-sc swaps 0": "the answer is the summary itself"}
-    made, _ = negatives_of(lambda request, before: SUMMARY)
-    assert made == NotGenerated("the whole image lacks negatives: the answer is the summary itself")
+    row, _ = negatives_of(answer, tries=1)
+    assert list(row.values["negatives"]) == list(row.values["summaries"]) == ["base"]
+    assert row.provenance[-1]["left_out"] == {"m-1-sc swaps 0": "the answer is the summary itself"}
+    row, _ = negatives_of(lambda request, before: SUMMARY)
+    assert row == NotGenerated("the whole image lacks negatives: the answer is the summary itself")
 
 
 def test_english_is_told_by_letters_and_little_words():

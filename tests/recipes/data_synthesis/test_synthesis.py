@@ -59,7 +59,7 @@ def begun(folder: Path) -> Counter[str]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def test_killed_at_any_stage_it_goes_on_and_the_bytes_are_the_same(pipeline: Callable[..., Path]):
@@ -94,7 +94,7 @@ def test_change_makes_only_what_is_new(pipeline: Callable[..., Path], capsys: py
     assert main(command(file, "second", "--set", "stages.two.add=X")) == 0
 
     assert capsys.readouterr().err.splitlines() == [
-        f"stage {name}: 5 of 5 rows made, {found} of them before" for name, found in (("one", 5), ("two", 0))
+        f"stage {name}: 5 of 5 rows made, {count} of them before" for name, count in (("one", 5), ("two", 0))
     ]
     assert set(begun(file.parent)) == {f"two {number}" for number in range(ROWS)}
     assert [row["captions"] for row in rows_of(file.parent / "second")] == [[f"text {n}oneX"] for n in range(ROWS)]
@@ -155,8 +155,8 @@ def test_two_at_once_make_the_same_in_one_folder(pipeline: Callable[..., Path]):
             first.append(files(out))
 
     make(call, out, meanwhile)
-    made = files(out)
-    assert {name: made[name] for name in ("rows.jsonl", "report.json")} == {
+    written = files(out)
+    assert {name: written[name] for name in ("rows.jsonl", "report.json")} == {
         name: first[1][name] for name in ("rows.jsonl", "report.json")
     }
     assert not (out / ".work").exists()
@@ -218,7 +218,7 @@ def test_folder_of_a_pipeline_that_made_nothing_is_free_for_another(pipeline: Ca
     assert main(command(file, "out")) == 1
     (folder / "data.jsonl").write_text("", encoding="utf-8")
     assert main(command(file, "out")) == 1
-    assert [one.name for one in (folder / "out").iterdir()] == ["pipeline.txt"]
+    assert [path.name for path in (folder / "out").iterdir()] == ["pipeline.txt"]
     assert main(command(pipeline(pipeline="other"), "out")) == 0
     assert (folder / "out" / "pipeline.txt").read_text().strip() == "other"
 
@@ -301,7 +301,7 @@ def test_what_a_stage_needs_beside_its_models_is_told_once_when_the_plan_is(tmp_
 
     def told(chosen: list[dict[str, Any]]) -> str:
         asked = {"masks": "segmenter", "phrase_filter": "detector"}
-        roles = [asked[one["stage"]] for one in chosen if one["stage"] in asked]
+        roles = [asked[entry["stage"]] for entry in chosen if entry["stage"] in asked]
         named = {role: models[role] for role in roles}
         values = {"pipeline": "tiny", "models": named, "stages": chosen, "output": output}
         file = tmp_path / "tiny.yaml"
@@ -322,11 +322,11 @@ def test_what_a_stage_needs_beside_its_models_is_told_once_when_the_plan_is(tmp_
 
 
 def test_texts_are_judged_side_by_side_on_the_same_rows(pipeline: Callable[..., Path]):
-    told = {"texts": {"before": "first", "after": "texts"}, "metrics": ["length", "cider", "clip_s"]}
+    judging = {"texts": {"before": "first", "after": "texts"}, "metrics": ["length", "cider", "clip_s"]}
     lines = [{"id": n, "text": t, "first": t, "texts": [t, t + " x y"]} for n, t in enumerate(["a b", "c", "d e f"])]
     lines[0]["image"] = "a (b).png"
     lines += [{"id": f"bad {n}", "text": "bad", "first": "x", "texts": ["x"]} for n in range(6)]
-    file = pipeline(lines=lines, judged=told)
+    file = pipeline(lines=lines, judged=judging)
     (file.parent / "a (b).png").touch()
 
     assert main(command(file, "out")) == 0

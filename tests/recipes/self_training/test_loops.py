@@ -81,9 +81,9 @@ class Heard:
 
 def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {
-        str(one.relative_to(folder)): (one.stat().st_mtime_ns, one.read_bytes())
-        for one in sorted(folder.rglob("*"))
-        if one.is_file()
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
 
 
@@ -95,25 +95,25 @@ def interrupted_at_3(taken: StepReport) -> None:
 @pytest.mark.usefixtures("one_thread")
 def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_again(loop, tmp_path, capsys):
     file, out = loop(), tmp_path / "out"
-    heard, told = Heard.new()
-    first = run_loop(call_of(file), out, told)
-    assert [one.split(":")[0] for one in heard.turns] == ["turn 0 of 1", *["turn 1 of 1"] * 3]
-    assert [one.step for one in heard.steps] == [1, 2, 3]
-    assert [(one.number, one.rows) for one in first] == [(0, 0), (1, 4)]
+    heard, progress = Heard.new()
+    first = run_loop(call_of(file), out, progress)
+    assert [turn.split(":")[0] for turn in heard.turns] == ["turn 0 of 1", *["turn 1 of 1"] * 3]
+    assert [step.step for step in heard.steps] == [1, 2, 3]
+    assert [(turn.number, turn.rows) for turn in first] == [(0, 0), (1, 4)]
     finished = {name: state_of(out / name) for name in ("turn-0", "turn-1")}
     shutil.copytree(out, tmp_path / "whole")
 
     with pytest.raises(KeyboardInterrupt):
         run_loop(call_of(file, "turns=2"), out, LoopReporter(step=interrupted_at_3))
     assert not (out / "turn-2" / "turn.json").exists()
-    heard, told = Heard.new()
-    turns = run_loop(call_of(file, "turns=2"), out, told)
+    heard, progress = Heard.new()
+    turns = run_loop(call_of(file, "turns=2"), out, progress)
 
-    assert {one.split(":")[0] for one in heard.turns} == {"turn 2 of 2"}
+    assert {turn.split(":")[0] for turn in heard.turns} == {"turn 2 of 2"}
     assert f"{(out / 'turn-1').absolute()} makes data" in heard.turns[0]
     # Of the turn that was cut off rows and steps are those that were not there.
-    assert all(one.found == one.given for one in heard.stages if one.name != "select")
-    assert [one.step for one in heard.steps] == [3]
+    assert all(stage.found == stage.given for stage in heard.stages if stage.name != "select")
+    assert [step.step for step in heard.steps] == [3]
     assert {name: state_of(out / name) for name in ("turn-0", "turn-1")} == finished
     assert len(turns) == 3
 
@@ -139,9 +139,9 @@ def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_ag
 def refused(file: Path, *changes: str) -> str:
     """Return what is said of a loop that is refused before anything of it is written."""
     out = file.parent / "refused"
-    heard, told = Heard.new()
+    heard, progress = Heard.new()
     with pytest.raises(BenchError) as caught:
-        run_loop(call_of(file, *changes), out, told)
+        run_loop(call_of(file, *changes), out, progress)
     assert not heard.turns
     assert not (out / "turn-0").exists()
     return str(caught.value)
@@ -183,9 +183,9 @@ def refused(file: Path, *changes: str) -> str:
     ],
 )
 def test_what_does_not_fit_is_refused_before_work_starts(loop, keys, said):
-    told = refused(loop(**keys))
+    message = refused(loop(**keys))
     for words in said:
-        assert words in told, told
+        assert words in message, message
 
 
 def test_file_that_does_not_do_is_refused_with_its_line(loop: Callable[..., Path]):
@@ -234,7 +234,7 @@ def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: 
     ):  # fmt: skip
         with pytest.raises(DataError, match="holds turns of loop 'tiny' with other settings, data or tasks"):
             run_loop(call_of(file, change), out)
-    assert [one.name for one in out.iterdir()] == ["loop.json"]
+    assert [path.name for path in out.iterdir()] == ["loop.json"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     with pytest.raises(DataError, match="has files of no loop"):
@@ -259,7 +259,7 @@ def test_loops_that_ship_are_whole(capsys: pytest.CaptureFixture[str]):
         assert len(loaded.fingerprint()) == 64
     paper = load_loop("detailcaps_loop")
     assert paper.loop.turns == 4
-    assert {one["stage"]: one for one in paper.pipeline("llava-1.5").pipeline.stages}["select"]["most"] == 25_000
+    assert {stage["stage"]: stage for stage in paper.pipeline("llava-1.5").pipeline.stages}["select"]["most"] == 25_000
     tuned = paper.recipe().recipe
     assert (tuned.optimiser.rate, tuned.stop.epochs, tuned.lora, tuned.precision) == (2e-5, 1, None, "bf16")
     assert tuned.model.name == paper.loop.captioner == "llava-1.5"
@@ -283,9 +283,9 @@ def test_dry_run_tells_all_parts_and_writes_nothing(loop, tmp_path, capsys):
     )
     for keys in gone:
         assert main(["loop", str(loop(**keys)), "--dry_run", "--device", "cpu"]) == 1
-        told = capsys.readouterr()
-        assert told.out.splitlines()[-1].split() == ["judged", "by", "shapes_detailcaps"]
-        assert ("no/judge" if "make" in keys else "no/captioner") in told.err
+        printed = capsys.readouterr()
+        assert printed.out.splitlines()[-1].split() == ["judged", "by", "shapes_detailcaps"]
+        assert ("no/judge" if "make" in keys else "no/captioner") in printed.err
     assert main(["loop", str(file)]) == 2
     assert "bench loop: --output DIR is missing" in capsys.readouterr().err
     assert main(["loop"]) == 2

@@ -35,13 +35,15 @@ def captions_of(captioner: HfCaptioner) -> list[str]:
         for scene in HELD_OUT
     ]
     written = [part for batch in captioner.stream(requests) for part in batch.captions.items()]
-    return [caption.text.strip() for _, caption in sorted(written, key=lambda one: one[0])]
+    return [caption.text.strip() for _, caption in sorted(written, key=lambda pair: pair[0])]
 
 
 def scenes_with_right_shapes(captions: list[str]) -> int:
     """Return in how many scenes a caption introduces all shapes that are there, and no others."""
     said = [Counter(name.split()[-1] for name in re.findall(NAME, caption)) for caption in captions]
-    return sum(one == Counter(thing.shape for thing in scene.things) for one, scene in zip(said, HELD_OUT, strict=True))
+    return sum(
+        shapes == Counter(thing.shape for thing in scene.things) for shapes, scene in zip(said, HELD_OUT, strict=True)
+    )
 
 
 @pytest.fixture(scope="module")

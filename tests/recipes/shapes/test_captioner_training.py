@@ -64,14 +64,14 @@ def test_model_is_trained_on_what_the_adapter_gives_it(ask: Ask, adapter: HfCapt
     instruction, answer = ask(scene, np.random.default_rng(0))
     ids, answers = conversations(adapter.processor, [(instruction, answer)])
     picture = read_image(ImageHandle(DrawnPicture(scene))).image.convert("RGB")
-    given = adapter.inputs([CaptionSample("1", instruction, picture)])
-    length = given["input_ids"].shape[1]
-    assert ids[0, :length].tolist() == given["input_ids"][0].tolist()
+    inputs = adapter.inputs([CaptionSample("1", instruction, picture)])
+    length = inputs["input_ids"].shape[1]
+    assert ids[0, :length].tolist() == inputs["input_ids"][0].tolist()
     assert (answers[0, :length] == -100).all()
     assert adapter.text(answers[0, length:].tolist()).strip() == answer
     assert answers[0, -1] in adapter.end_ids
     # But for the JPEG, which only what is read has gone through.
-    assert (given["pixel_values"] - pixels_of([drawn])).abs().mean() < 0.05
+    assert (inputs["pixel_values"] - pixels_of([drawn])).abs().mean() < 0.05
 
 
 def test_every_word_of_a_description_has_the_thing_that_its_sentence_is_on(adapter: HfCaptioner):
@@ -81,12 +81,12 @@ def test_every_word_of_a_description_has_the_thing_that_its_sentence_is_on(adapt
     asked = [described(scene, rng), one_fact(scene, rng)]
     _, answers = conversations(adapter.processor, asked)
     stop = adapter.processor.tokenizer.convert_tokens_to_ids(".")
-    told = things_of_tokens(answers, stop, [drawn, drawn])
+    things = things_of_tokens(answers, stop, [drawn, drawn])
     sentences = re.findall(r"[^.]+\.", asked[0][1])
     words = [number for number, sentence in enumerate(sentences) for _ in re.findall(r"\w+|\.", sentence)]
     shapes = [SHAPES.index(scene.things[number].shape) for number in words]
-    assert told[0, answers[0] >= 0, 0].tolist() == [*shapes, -100]
-    assert (told[1] == -100).all()
+    assert things[0, answers[0] >= 0, 0].tolist() == [*shapes, -100]
+    assert (things[1] == -100).all()
 
 
 def test_training_lowers_all_losses(adapter: HfCaptioner):
@@ -96,13 +96,13 @@ def test_training_lowers_all_losses(adapter: HfCaptioner):
     probes = make_probes(model)
     pictures = [LabelledPicture.of(sample_scene(seed)) for seed in SPLITS["train"][:8]]
     optimiser = torch.optim.AdamW([*model.parameters(), *probes.parameters()], lr=4e-3)
-    found = []
+    history = []
     for _ in range(6):
-        found.append(losses(model, adapter.processor, probes, pictures, MIX, rng))
+        history.append(losses(model, adapter.processor, probes, pictures, MIX, rng))
         optimiser.zero_grad()
-        sum(found[-1].values(), torch.tensor(0.0)).backward()
+        sum(history[-1].values(), torch.tensor(0.0)).backward()
         optimiser.step()
-    assert found[-1]["words"] < 0.7 * found[0]["words"]
-    assert found[-1]["patches"] < 0.9 * found[0]["patches"]
-    assert found[-1]["things"] < 0.95 * found[0]["things"]
-    assert torch.isclose(warm_up_loss(model, probes, pictures), found[-1]["patches"], rtol=0.3)
+    assert history[-1]["words"] < 0.7 * history[0]["words"]
+    assert history[-1]["patches"] < 0.9 * history[0]["patches"]
+    assert history[-1]["things"] < 0.95 * history[0]["things"]
+    assert torch.isclose(warm_up_loss(model, probes, pictures), history[-1]["patches"], rtol=0.3)

@@ -42,24 +42,24 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def folder(tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("encoder")
+    path = tmp_path_factory.mktemp("encoder")
     model = build(len(tokenizer), seed=1)
     torch.nn.init.normal_(model.visual.positional_embedding)
-    write_encoder(model.state_dict(), tokenizer, made)
-    return made
+    write_encoder(model.state_dict(), tokenizer, path)
+    return path
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
-    made = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("pictures")
     for seed in range(3):
-        draw(sample_scene(seed), IMAGE_SIZE).save(made / f"{seed}.png")
-    return [ImageHandle(path) for path in sorted(made.iterdir())]
+        draw(sample_scene(seed), IMAGE_SIZE).save(folder / f"{seed}.png")
+    return [ImageHandle(path) for path in sorted(folder.iterdir())]
 
 
 def vectors(encoded) -> np.ndarray:
-    found = {position: vector for batch in encoded for position, vector in batch.vectors.items()}
-    return np.stack([found[position] for position in sorted(found)])
+    vector_of = {position: vector for batch in encoded for position, vector in batch.vectors.items()}
+    return np.stack([vector_of[position] for position in sorted(vector_of)])
 
 
 def test_facts_of_true_texts_hold_and_those_of_false_ones_nearly_never_do():
@@ -101,8 +101,8 @@ def test_open_clip_and_transformers_read_one_folder_as_one_model(folder: Path, p
     ours, theirs = (adapters[name](pretrained=str(folder), device="cpu") for name in ("open_clip", "hf_clip"))
     texts = [*TEXTS[:7], "", "star " * 200]
     assert ours.token_ids(texts) == theirs.token_ids(texts)
-    for one, other in ((ours.images(pictures), theirs.images(pictures)), (ours.texts(texts), theirs.texts(texts))):
-        assert abs(vectors(one) - vectors(other)).max() < 1e-5
+    for encoded, other in ((ours.images(pictures), theirs.images(pictures)), (ours.texts(texts), theirs.texts(texts))):
+        assert abs(vectors(encoded) - vectors(other)).max() < 1e-5
 
 
 def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[ImageHandle]):
@@ -137,15 +137,15 @@ def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pic
 @pytest.mark.usefixtures("small_vocabulary")
 def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pictures: list[ImageHandle]):
     sighted.train(folder, tmp_path / "sighted", steps=2, batch=4, pictures=6)
-    made, given = (adapters["open_clip"](pretrained=str(one), device="cpu") for one in (tmp_path / "sighted", folder))
-    assert abs(vectors(made.images(pictures)) - vectors(given.images(pictures))).max() < 1e-6
-    assert vectors(made.texts(TEXTS[:3])).shape == (3, 192)
+    seeing, plain = (adapters["open_clip"](pretrained=str(at), device="cpu") for at in (tmp_path / "sighted", folder))
+    assert abs(vectors(seeing.images(pictures)) - vectors(plain.images(pictures))).max() < 1e-6
+    assert vectors(seeing.texts(TEXTS[:3])).shape == (3, 192)
     assert not (tmp_path / "sighted" / "model.safetensors").exists()
 
 
 def test_most_texts_on_which_the_sighted_encoder_is_trained_name_no_shape():
     rng = np.random.default_rng(0)
-    views = [whole(one) for one in draw_pool(range(1, 7))]
+    views = [whole(image) for image in draw_pool(range(1, 7))]
     texts = [few_shapes(view, rng, named=0.2) for _ in range(50) for view in views]
     naming = [text for text in texts if any(shape in text for shape in SHAPES)]
     assert 0.1 < len(naming) / len(texts) < 0.3

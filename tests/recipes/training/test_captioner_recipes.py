@@ -32,28 +32,28 @@ Make = Callable[..., TrainingCall]
 
 @pytest.mark.parametrize("trainer", ["scst", "captioner_xe"])
 def test_dry_run_says_what_a_step_would_hold_and_takes_none(scst: Make, trainer: str):
-    made, in_pieces = scst(trainer), scst(trainer, objective={"piece": 2})
-    told, of_pieces = dict(dry_run(made)), dict(dry_run(in_pieces))
-    assert told["steps"] == "4 at most; 3 per epoch"
-    assert (told["rows"], told["judged by"]) == ("12", "no task")
-    one = opened(made)
-    numbers = sum(parameter.numel() for parameter in one.parameters.values())
-    assert told["trained"].startswith(f"{numbers:,} of ")
-    assert f"gradients {4 * numbers / 1e6:,.1f} MB" in told["memory"]
-    memory, half = one.memory()["activations"], opened(in_pieces).memory()["activations"]
-    assert f"activations {memory / 1e6:,.1f} MB" in told["memory"]
+    call, in_pieces = scst(trainer), scst(trainer, objective={"piece": 2})
+    shown, of_pieces = dict(dry_run(call)), dict(dry_run(in_pieces))
+    assert shown["steps"] == "4 at most; 3 per epoch"
+    assert (shown["rows"], shown["judged by"]) == ("12", "no task")
+    tuner = opened(call)
+    numbers = sum(parameter.numel() for parameter in tuner.parameters.values())
+    assert shown["trained"].startswith(f"{numbers:,} of ")
+    assert f"gradients {4 * numbers / 1e6:,.1f} MB" in shown["memory"]
+    memory, half = tuner.memory()["activations"], opened(in_pieces).memory()["activations"]
+    assert f"activations {memory / 1e6:,.1f} MB" in shown["memory"]
     assert f"activations {half / 1e6:,.1f} MB" in of_pieces["memory"]
     assert 0.4 * memory < half < 0.65 * memory
     # The logarithms of the probabilities of all words: at least a token and the end of each caption.
-    vocabulary = one.module.config.decoder.vocab_size  # pyright: ignore[reportAttributeAccessIssue]
+    vocabulary = tuner.module.config.decoder.vocab_size  # pyright: ignore[reportAttributeAccessIssue]
     assert memory > 4 * (3 if trainer == "scst" else 1) * 2 * vocabulary * 4
-    assert all(parameter.grad is None for parameter in one.parameters.values())
+    assert all(parameter.grad is None for parameter in tuner.parameters.values())
 
 
 def test_dry_run_says_what_tasks_cannot_judge(scst: Make):
-    made = scst(judge=[{"task": "shapes_captions", "metrics": ["clip_s"], "limit": 4}])
+    call = scst(judge=[{"task": "shapes_captions", "metrics": ["clip_s"], "limit": 4}])
     with pytest.raises(UsageError, match="'clip_s' needs a model that encodes"):
-        dry_run(made)
+        dry_run(call)
 
 
 def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(coco, tmp_path, monkeypatch):
@@ -69,13 +69,13 @@ def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(co
 @pytest.mark.parametrize("trainer", ["scst", "captioner_xe"])
 def test_validation_leaves_nothing_out_whatever_the_step_before_did(scst: Make, trainer: str):
     source = {"reader": "rows.described", "arguments": {"scenes": 4}}
-    made = opened(scst(trainer, data={**source, "validation": source}, objective={"dropout": True}))
-    assert any(isinstance(one, torch.nn.Dropout) and one.p > 0 for one in made.module.modules())
+    tuner = opened(scst(trainer, data={**source, "validation": source}, objective={"dropout": True}))
+    assert any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in tuner.module.modules())
     losses = []
     for _ in range(2):
-        made.module.train()
-        losses.append(made.validate())
-        assert not made.module.training
+        tuner.module.train()
+        losses.append(tuner.validate())
+        assert not tuner.module.training
     assert losses[0] == losses[1]
 
 
@@ -87,16 +87,16 @@ def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(
     scst: Make, both: list[dict[str, Any]], tmp_path: Path, trainer: str, objective: dict[str, Any]
 ):
     objective = objective | ({"reward": both} if trainer == "scst" else {})
-    made = scst(trainer, objective=objective, stop={"steps": 3, "every": 2})
-    run_recipe(made, tmp_path / "undisturbed", untold, {})
+    call = scst(trainer, objective=objective, stop={"steps": 3, "every": 2})
+    run_recipe(call, tmp_path / "undisturbed", untold, {})
     expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
     folder = tmp_path / "killed"
-    train_until_killed(made, folder, 3)
+    train_until_killed(call, folder, 3)
     assert (folder / LAST).is_file()
-    run_recipe(made, folder, untold, {})
+    run_recipe(call, folder, untold, {})
     assert_alike(folder, tmp_path / "undisturbed", "model.safetensors")
-    start = load_file(Path(made.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
-    moved = {name.split(".")[1] for name, one in expected.items() if not torch.equal(one, start[name])}
+    start = load_file(Path(call.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
+    moved = {name.split(".")[1] for name, tensor in expected.items() if not torch.equal(tensor, start[name])}
     assert moved == {"encoder", "vis_enc_to_enc_proj", "transformer"}
     model = resolve_model(str(folder)).on("cpu").load()
     picture = ImageHandle(next(iter(described(1)))["image"])
@@ -135,21 +135,21 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
     recipe: str, model: str, changes: tuple[str, ...], coco: Path, tmp_path: Path, request: pytest.FixtureRequest
 ):
     folder = request.getfixturevalue(model)
-    given = f"model={{name: hf, arguments: {{pretrained: {folder}}}}}"
+    of_model = f"model={{name: hf, arguments: {{pretrained: {folder}}}}}"
     loaded = load_recipe(
-        recipe, (f"data.file={coco}", given, "stop={steps: 2, every: 1}", "objective.tokens=12", *changes)
+        recipe, (f"data.file={coco}", of_model, "stop={steps: 2, every: 1}", "objective.tokens=12", *changes)
     )
     shipped = load_recipe(recipe).recipe
     assert loaded.recipe.optimiser == shipped.optimiser
     call = TrainingCall(loaded, TrainingProcesses("cpu"))
-    told = dict(dry_run(call, judge=False))
-    assert (told["recipe"], told["rows"], told["judged by"]) == (recipe, "6", "no task")
-    assert told["steps"].startswith("2 at most")
+    shown = dict(dry_run(call, judge=False))
+    assert (shown["recipe"], shown["rows"], shown["judged by"]) == (recipe, "6", "no task")
+    assert shown["steps"].startswith("2 at most")
     run_recipe(call, tmp_path / "out", untold, {}, judge=False)
     lines = read_history(tmp_path / "out")
     assert [line["step"] for line in lines] == [1, 2]
     _, tensors = load(tmp_path / "out" / LAST)
-    assert any("optimiser/" in name and one.abs().max() > 0 for name, one in tensors.items())
+    assert any("optimiser/" in name and tensor.abs().max() > 0 for name, tensor in tensors.items())
     if recipe.startswith("scst"):
         assert shipped.objective["reward"]["metric"] in lines[0]
         assert lines[0]["rate"] == shipped.optimiser.rate
@@ -160,10 +160,10 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
 
 
 def test_tuned_captioner_has_a_card_that_says_what_the_reward_paid_for(scst: Make, tmp_path: Path):
-    made = scst(model={"name": "shapes-captioner"}, stop={"steps": 2, "every": 2}, probe="checklist_shapes")
+    plain = scst(model={"name": "shapes-captioner"}, stop={"steps": 2, "every": 2}, probe="checklist_shapes")
     judge = [JudgeTask(task="shapes_captions", metrics=["length", "rep_1"])]
-    recipe = made.loaded.recipe.model_copy(update={"judge": judge})
-    call = replace(made, loaded=LoadedRecipe(recipe, made.loaded.parsed, made.loaded.changed))
+    recipe = plain.loaded.recipe.model_copy(update={"judge": judge})
+    call = replace(plain, loaded=LoadedRecipe(recipe, plain.loaded.parsed, plain.loaded.changed))
     trained = run_recipe(call, tmp_path / "out", untold, {"resamples": 0, "limit": 4})
     length, rep = trained.scores
     assert (length["rewarded"], rep["rewarded"]) == (True, False)

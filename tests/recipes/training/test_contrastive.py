@@ -55,8 +55,8 @@ def test_bce_judges_each_similarity_by_itself():
 
 
 def test_pairwise_looks_at_the_difference_alone():
-    found = negatives_pairwise(torch.tensor([28.0, 1.0]), torch.tensor([26.0, 4.0])).item()
-    assert found == pytest.approx((softplus(-2) + softplus(3)) / 2)
+    loss = negatives_pairwise(torch.tensor([28.0, 1.0]), torch.tensor([26.0, 4.0])).item()
+    assert loss == pytest.approx((softplus(-2) + softplus(3)) / 2)
 
 
 def test_negclip_lets_images_alone_choose_among_false_texts():
@@ -86,10 +86,12 @@ Make = Callable[..., TrainingCall]
 
 def gradients(trainer: ContrastiveTrainer, step: int = 0) -> dict[str, torch.Tensor]:
     trainer.backward(step)
-    found = {name: one.grad.clone() for name, one in trainer.parameters.items() if one.grad is not None}
-    for one in trainer.parameters.values():
-        one.grad = None
-    return found
+    grads = {
+        name: parameter.grad.clone() for name, parameter in trainer.parameters.items() if parameter.grad is not None
+    }
+    for parameter in trainer.parameters.values():
+        parameter.grad = None
+    return grads
 
 
 def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
@@ -105,8 +107,8 @@ def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
         info_nce(scale * images[:4] @ texts[4:].T),
     ]
     assert len(drawn.images) == len(drawn.texts) == 8
-    assert [parts[one] for one in ("contrastive", "further_images", "further_texts")] == pytest.approx(
-        [one.item() for one in expected], abs=1e-4
+    assert [parts[part] for part in ("contrastive", "further_images", "further_texts")] == pytest.approx(
+        [term.item() for term in expected], abs=1e-4
     )
     assert parts["loss"] == pytest.approx((expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item(), abs=1e-4)
 
@@ -135,13 +137,13 @@ def test_gradients_of_pieces_are_those_of_the_whole_batch(call: Make, lora):
     whole = gradients(opened(call(objective=FURTHER, lora=lora)))
     pieces = gradients(opened(call(objective={**FURTHER, "piece": 3}, lora=lora)))
     assert whole.keys() == pieces.keys() != set()
-    for name, one in whole.items():
-        torch.testing.assert_close(pieces[name], one, rtol=1e-4, atol=2e-6)
+    for name, gradient in whole.items():
+        torch.testing.assert_close(pieces[name], gradient, rtol=1e-4, atol=2e-6)
 
 
-def alike(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+def alike(first: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
     """Return the cosine of all gradients together."""
-    flat = [torch.cat([found[name].flatten() for name in one]) for found in (one, other)]
+    flat = [torch.cat([grads[name].flatten() for name in first]) for grads in (first, other)]
     return torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=0).item()
 
 
@@ -160,39 +162,41 @@ def test_towers_may_compute_in_lower_precision_and_gradients_stay_single(recipe_
         return opened(TrainingCall(load_recipe(str(recipe_file(**keys))), TrainingProcesses(device)))
 
     exact, lower = made(objective=FURTHER), made(objective=FURTHER, precision=precision)
-    one, other = exact.backward(0)["loss"], lower.backward(0)["loss"]
-    assert one != other == pytest.approx(one, rel=0.05)
+    loss, other = exact.backward(0)["loss"], lower.backward(0)["loss"]
+    assert loss != other == pytest.approx(loss, rel=0.05)
     assert {parameter.grad.dtype for parameter in lower.parameters.values()} == {torch.float32}
-    found = [{name: one.grad for name, one in trainer.parameters.items()} for trainer in (exact, lower)]
-    assert alike(*found) > 0.99
+    grads = [{name: parameter.grad for name, parameter in trainer.parameters.items()} for trainer in (exact, lower)]
+    assert alike(*grads) > 0.99
 
 
 @pytest.mark.parametrize("piece", [pytest.param(None, marks=pytest.mark.costly), 3])
 def test_half_precision_keeps_gradients_that_are_too_small_or_too_large_for_it(call: Make, piece):
     # The smallest number of half precision is 6e-8.
     small = {"batch": 4, "piece": piece, "contrastive": 1e-7}
-    trainers = [opened(call(objective=small, precision=one)) for one in ("fp32", "fp16")]
+    trainers = [opened(call(objective=small, precision=precision)) for precision in ("fp32", "fp16")]
     exact, half = map(gradients, trainers)
     assert alike(exact, half) > 0.99
     name = "visual.transformer.resblocks.0.mlp.c_fc.weight"
     assert half[name].norm().item() == pytest.approx(exact[name].norm().item(), rel=0.05)
-    trainers = [opened(call(objective={"batch": 4, "piece": piece}, precision=one)) for one in ("fp32", "fp16")]
-    for one in trainers:
+    trainers = [
+        opened(call(objective={"batch": 4, "piece": piece}, precision=precision)) for precision in ("fp32", "fp16")
+    ]
+    for trainer in trainers:
         for norm, projection in (
-            (one.module.visual.ln_post, one.module.visual.proj),
-            (one.module.ln_final, one.module.text_projection),
+            (trainer.module.visual.ln_post, trainer.module.visual.proj),
+            (trainer.module.ln_final, trainer.module.text_projection),
         ):
             norm.weight.data /= 1000
             projection.data *= 30_000
     exact, half = map(gradients, trainers)
-    assert all(torch.isfinite(one).all() for one in half.values())
+    assert all(torch.isfinite(tensor).all() for tensor in half.values())
     assert alike(exact, half) > 0.99
 
 
 def test_temperature_may_be_given_in_place_of_the_models(call: Make):
     trainer = opened(call(objective={"batch": 4, "temperature": 0.5}))
     loss = trainer.backward(0)["contrastive"]
-    images, texts = (torch.nn.functional.normalize(one, dim=1) for one in features(trainer))
+    images, texts = (torch.nn.functional.normalize(vectors, dim=1) for vectors in features(trainer))
     assert loss == pytest.approx(info_nce(images @ texts.T / 0.5).item(), abs=1e-5)
     assert trainer.module.logit_scale.grad is None
 
@@ -226,12 +230,12 @@ def test_two_processes_have_the_gradients_of_one(call: Make, recipe_file, tmp_pa
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     start_processes(_one_of_two, (port, str(file), str(tmp_path)), 2, start_method="fork")
-    one = gradients(opened(call(objective=objective)))
+    alone = gradients(opened(call(objective=objective)))
     for rank in (0, 1):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        assert found.keys() == one.keys()
-        for name, gradient in one.items():
-            torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6)
+        of_rank = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        assert of_rank.keys() == alone.keys()
+        for name, gradient in alone.items():
+            torch.testing.assert_close(of_rank[name], gradient, rtol=1e-4, atol=1e-6)
 
 
 def train(trainer: ContrastiveTrainer) -> None:
@@ -272,23 +276,23 @@ def test_result_is_the_trained_model(call: Make, tmp_path: Path, adapter: str, k
     folder.mkdir()
     _write_result(trainer, folder)
     result = resolve_model(str(folder), "device=cpu").load()
-    for ours, found, old in zip(
+    for ours, theirs, old in zip(
         expected, (result.images(drawn.images), result.texts(drawn.texts)), before, strict=True
     ):
-        normal, start = (torch.nn.functional.normalize(one, dim=1) for one in (ours, old))
-        assert (normal - unit_vectors(found)).abs().max() < 1e-5
+        normal, start = (torch.nn.functional.normalize(vectors, dim=1) for vectors in (ours, old))
+        assert (normal - unit_vectors(theirs)).abs().max() < 1e-5
         assert (normal - start).abs().max() > 1e-4
     assert result.family == ("pac" if "result" in keys else "clip")
 
 
 def test_factors_of_pac_start_as_released(call: Make):
     trainer = opened(call(lora={"kind": "pac"}, result="pac"))
-    factors = {name: one.detach() for name, one in trainer._factors.factors.items()}
+    factors = {name: factor.detach() for name, factor in trainer._factors.factors.items()}
     kinds = {name.rpartition("lora_")[0].rpartition("resblocks.0.")[2] for name in factors}
     assert kinds == {"attn.in_proj_weight_", "attn.out_proj.", "mlp.c_fc.", "mlp.c_proj.", "visual.conv1."}
-    for name, one in factors.items():
+    for name, factor in factors.items():
         starts_at_zero = name.endswith("lora_B") and "in_proj" not in name
-        assert (one.abs().max() == 0) == starts_at_zero
+        assert (factor.abs().max() == 0) == starts_at_zero
     down = factors["visual.transformer.resblocks.0.attn.in_proj_weight_lora_A"]
     assert down.abs().max() == pytest.approx(math.sqrt(6 / (4 + 64)), rel=0.05)
     down = factors["visual.transformer.resblocks.0.mlp.c_proj.lora_A"]
@@ -364,7 +368,7 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, 
     with pytest.raises(BenchError) as caught:
         run_recipe(wild, tmp_path / "out", lambda taken: None, {})
     assert "step 2: " in caught.value.message
-    assert all(one in caught.value.message for one in opened(wild).ids(1))
+    assert all(sample in caught.value.message for sample in opened(wild).ids(1))
     (line,) = read_history(tmp_path / "out")
     assert f"The last checkpoint is {tmp_path / 'out' / LAST} (step 1, loss {line['loss']:.4g})." in caught.value.hint
     # Weights that are watched do not become a checkpoint.

@@ -29,12 +29,12 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_p
     )  # fmt: skip
     out = tmp_path / "out"
     assert main(["train", str(file), "--output", str(out), "--device", "cpu", "--set", "seed=7"]) == 0
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert card in told.out
+    assert card in printed.out
     for part in ("A tiny one.", "--set seed=7", "Seed 7", "12 images", "`optimiser.rate`: some rate", "4 in "):
         assert part in card
-    assert "step 4 of 4: loss " in told.err
+    assert "step 4 of 4: loss " in printed.err
     (score,) = json.loads((out / "scores.json").read_text(encoding="utf-8"))
     assert (score["task"], score["metric"], score["n"]) == ("shapes_foil", "clip_s → pac_s", 8)
     assert f"| shapes_foil | clip_s → pac_s | accuracy | {score['before']['value']:.3f} [" in card
@@ -58,17 +58,17 @@ def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
     file = recipe_file(lora={"kind": "pac"}, stop={"epochs": 2.0}, data={"file": "rows.jsonl"})
     before = sorted(tmp_path.rglob("*"))
     assert main(["train", str(file), "--dry_run", "--device", "cpu"]) == 0
-    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert [one for one in sorted(tmp_path.rglob("*")) if "__pycache__" not in str(one)] == before
-    assert (told["rows"], told["images"], told["captions"]) == ("12", "12", "60")
-    assert told["steps"].startswith("6 at most; 3 per epoch")
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert [path for path in sorted(tmp_path.rglob("*")) if "__pycache__" not in str(path)] == before
+    assert (shown["rows"], shown["images"], shown["captions"]) == ("12", "12", "60")
+    assert shown["steps"].startswith("6 at most; 3 per epoch")
     trainer = opened(call_of(str(file)))
-    numbers = sum(one.numel() for one in trainer.parameters.values())
+    numbers = sum(parameter.numel() for parameter in trainer.parameters.values())
     # A block of each tower: 4 (d + 3d) + 4 (2d) + 2 x 4 (5d), d = 64, and the patches' two factors.
     assert numbers == 2 * (4 * 4 + 4 * 2 + 2 * 4 * 5) * 64 + 4 * 12 * (3 * 12 + 64 * 12)
-    assert told["trained"].startswith(f"{numbers:,} of ")
-    assert f"gradients {4 * numbers / 1e6:,.1f} MB" in told["memory"]
-    activations = float(told["memory"].rpartition("activations ")[2].split()[0])
+    assert shown["trained"].startswith(f"{numbers:,} of ")
+    assert f"gradients {4 * numbers / 1e6:,.1f} MB" in shown["memory"]
+    activations = float(shown["memory"].rpartition("activations ")[2].split()[0])
     # At least the inputs of each of the MLP's layers, of 65 patches of 4 pictures.
     assert activations * 1e6 > 4 * 65 * (64 + 256) * 4
 
@@ -119,8 +119,8 @@ def test_settings_of_the_papers_are_those_that_they_print():
 
 def test_rows_come_from_a_task_with_entries(call: Callable[..., TrainingCall], dci: Path):
     source = {"task": "dci_all_neg", "arguments": {"split": "test"}}
-    made = call(data=source, objective={"batch": 4, "negatives": "bce"})
-    trainer = opened(replace(made, data={"dci_all_neg": dci}))
+    plain = call(data=source, objective={"batch": 4, "negatives": "bce"})
+    trainer = opened(replace(plain, data={"dci_all_neg": dci}))
     counts = trainer.rows.counts()
     assert (counts["rows"], counts["images"], counts["negatives"]) == (25, 5, 25)
     assert trainer.rows.rows[1].image.box is not None
@@ -148,7 +148,7 @@ def test_rows_that_cannot_be_used_are_left_out_by_name_and_unknown_keys_are_erro
         {"id": 8, "captions": ["x"]},
     ]
     file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in [*lines, *bad]) + "{broken\n", encoding="utf-8")
+    file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *bad]) + "{broken\n", encoding="utf-8")
     trainer = opened(call(data={"file": "rows.jsonl"}))
     assert [row.id for row in trainer.rows.rows] == ["0", "1", "2", "3"]
     assert trainer.rows.rows[0].image.box == (0, 0, 4, 4)

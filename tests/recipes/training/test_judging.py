@@ -41,7 +41,7 @@ def card_of(loaded: LoadedRecipe, name: str = "x", scores: Sequence[Row] = (), n
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[JudgedRun]]:
     """Runs of a captioner that says the same of all, and of one that repeats a reference."""
-    folder, found = tmp_path_factory.mktemp("judged"), {}
+    folder, verdicts = tmp_path_factory.mktemp("judged"), {}
     scenes = list(reader.briefly_described(12))
     texts = {
         "before": ["A red circle."] * 12,
@@ -51,8 +51,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[JudgedRun]]
         file = folder / f"{when}.jsonl"
         lines = [json.dumps({"id": row["id"], "caption": text}) for row, text in zip(scenes, captions, strict=True)]
         file.write_text("\n".join(lines), encoding="utf-8")
-        found[when] = judged([JUDGE], resolve_model(f"captions:{file}"), folder / when, {})
-    return found
+        verdicts[when] = judged([JUDGE], resolve_model(f"captions:{file}"), folder / when, {})
+    return verdicts
 
 
 def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: dict[str, list[JudgedRun]]):
@@ -130,7 +130,7 @@ def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
         "higher_is_better": higher_is_better,
     }  # fmt: skip
     card = card_of(load_recipe("shapes_scst_cider"), scores=[row])
-    (line,) = [one for one in card.splitlines() if one.startswith("| t |")]
+    (line,) = [line for line in card.splitlines() if line.startswith("| t |")]
     parts = [*(["**the reward**"] if rewarded else []), *([said] if said else [])]
     assert line.endswith(f"| {', '.join(parts)} |")
     assert ("[" in line.split("|")[6]) == (low is not None)
@@ -138,9 +138,9 @@ def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
 
 def test_metrics_of_a_reward_are_held_against_captions_that_rules_changed(tmp_path: Path):
     parts = [RewardPart(metric="rouge_l"), RewardPart(metric="clip_s", encoder="shapes-clip")]
-    found = sensitivities("checklist_shapes", parts, tmp_path, {"limit": 6, "resamples": 0})
-    by_metric = {(row["metric"], row["rule"]): row["value"] for row in found}
-    assert len(by_metric) == len(found)
+    rows = sensitivities("checklist_shapes", parts, tmp_path, {"limit": 6, "resamples": 0})
+    by_metric = {(row["metric"], row["rule"]): row["value"] for row in rows}
+    assert len(by_metric) == len(rows)
     assert by_metric["rouge_l", "case: stays"] == 1.0
     assert by_metric["clip_s", "attribute replaced: falls"] > 0.6
     # What a caption that is said four times is paid, by what it is paid once.

@@ -29,16 +29,16 @@ def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(call, 
         "adapter": "hf_clip", "lora": PEFT, "data": VALIDATION, "objective": {"batch": 4, "piece": 3},
         "schedule": {"decay": "cosine", "warm_up": 1}, "stop": {"steps": 3, "every": 2, "keep": "best"},
     }  # fmt: skip
-    made = call(**keys)
+    recipe_call = call(**keys)
     undisturbed = tmp_path / "undisturbed"
-    run_recipe(made, undisturbed, untold, {})
+    run_recipe(recipe_call, undisturbed, untold, {})
     expected = load_file(undisturbed / "weights" / "adapter_model.safetensors")
-    assert any(one.abs().max() > 0 for name, one in expected.items() if "lora_B" in name)
+    assert any(tensor.abs().max() > 0 for name, tensor in expected.items() if "lora_B" in name)
     # Before there is a checkpoint, and behind one.
     for step in (1, 3):
         folder = tmp_path / f"killed at {step}"
-        train_until_killed(made, folder, step)
-        run_recipe(made, folder, untold, {})
+        train_until_killed(recipe_call, folder, step)
+        run_recipe(recipe_call, folder, untold, {})
         assert_alike(folder, undisturbed, "adapter_model.safetensors")
     assert [line["step"] for line in read_history(undisturbed) if "loss" in line] == [1, 2, 3]
     assert [line["step"] for line in read_history(undisturbed) if "validation_loss" in line] == [2, 3]
@@ -59,21 +59,21 @@ def test_training_goes_on_after_its_recipe_and_data_were_moved(recipe_file, tmp_
     keys: dict = {"stop": {"steps": 4, "every": 2}}
     if kind == "file":
         rows = [{"id": str(n), "image": f"images/{n}.png", "captions": ["a red star"]} for n in range(4)]
-        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (tmp_path / "images").mkdir()
         for n in range(4):
             Image.new("RGB", (8, 8), (60 * n, 0, 0)).save(tmp_path / "images" / f"{n}.png")
         keys["data"] = {"file": "rows.jsonl"}
     file = recipe_file(**keys)
     before.mkdir()
-    for one in [*tmp_path.glob("rows.*"), *tmp_path.glob("images"), file]:
-        one.rename(before / one.name)
+    for path in [*tmp_path.glob("rows.*"), *tmp_path.glob("images"), file]:
+        path.rename(before / path.name)
     train_until_killed(call_of(str(before / file.name)), out, 3)
     before.rename(after)
     steps: list[StepReport] = []
     moved = call_of(str(after / file.name))
     run_recipe(moved, out, steps.append, {})
-    assert [one.step for one in steps] == [3, 4]
+    assert [step.step for step in steps] == [3, 4]
     assert str(tmp_path / "after") not in (out / RECIPE).read_text(encoding="utf-8")
     if kind == "reader":
         (after / "rows.py").write_text("from capbench.recipes.shapes.rows import described\n# Of another kind.\n")
@@ -93,11 +93,11 @@ def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
 
 def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the_best(call, tmp_path):
     # A rate that only harms.
-    made = call(
+    recipe_call = call(
         data=VALIDATION, optimiser={"rate": 0.05}, stop={"steps": 40, "every": 1, "patience": 3, "keep": "best"}
     )
-    trainer = opened(made)
-    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
+    trainer = opened(recipe_call)
+    loop = Loop(recipe_call.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
     state = loop.run(untold)
     losses = [line["validation_loss"] for line in read_history(tmp_path) if "validation_loss" in line]
     assert state.step == len(losses) < 40
@@ -112,11 +112,11 @@ def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the
 
 
 def test_progress_tells_loss_rate_and_time_left(call: Make, tmp_path: Path):
-    told: list[StepReport] = []
-    run_recipe(call(schedule={"decay": "linear"}), tmp_path / "out", told.append, {})
-    assert [(one.step, one.steps) for one in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert [one.rate for one in told] == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
-    assert told[0].seconds_left is None
-    assert told[3].seconds_left == 0
+    reports: list[StepReport] = []
+    run_recipe(call(schedule={"decay": "linear"}), tmp_path / "out", reports.append, {})
+    assert [(report.step, report.steps) for report in reports] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [report.rate for report in reports] == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
+    assert reports[0].seconds_left is None
+    assert reports[3].seconds_left == 0
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["loss"] for line in lines] == [one.loss for one in told]
+    assert [line["loss"] for line in lines] == [report.loss for report in reports]

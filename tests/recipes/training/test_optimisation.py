@@ -30,8 +30,8 @@ def test_rate_rises_then_falls_as_it_is_told():
 def stepped(gradients: list[list[float]], rate: float = 0.1, **keys: float | tuple[float, float] | None) -> AdamSteps:
     """Return what took a step of each of these gradients, of two weights that began at 1."""
     steps = AdamSteps({"w": torch.nn.Parameter(torch.ones(2))}, Optimiser(rate=9.0, **keys))  # type: ignore[arg-type]
-    for one in gradients:
-        take(steps, one, rate)
+    for gradient in gradients:
+        take(steps, gradient, rate)
     return steps
 
 
@@ -49,15 +49,15 @@ def moved(steps: AdamSteps) -> list[float]:
 
 
 def test_steps_follow_the_gradient_of_the_step_alone_once_their_memory_is_none():
-    found = moved(stepped([[1.0, 1.0], [-1.0, 2.0]], betas=(0.0, 0.0)))
-    assert found == pytest.approx([0.0, -0.2], abs=1e-4)
+    movement = moved(stepped([[1.0, 1.0], [-1.0, 2.0]], betas=(0.0, 0.0)))
+    assert movement == pytest.approx([0.0, -0.2], abs=1e-4)
     # With a long memory the first gradient counts in the second step.
     assert moved(stepped([[1.0, 1.0], [-1.0, 1.0]], betas=(0.9, 0.9)))[0] < -0.05
 
 
 def test_gradients_are_cut_to_their_norm_which_is_told_as_it_was():
     plain, cut = stepped([]), stepped([], clip=1e-9)
-    assert [take(one, [3.0, 4.0], 0.1) for one in (plain, cut)] == pytest.approx([5.0, 5.0])
+    assert [take(steps, [3.0, 4.0], 0.1) for steps in (plain, cut)] == pytest.approx([5.0, 5.0])
     assert moved(plain)[0] == pytest.approx(-0.1, rel=1e-4)
     # What is left of it is lost beside eps.
     assert abs(moved(cut)[0]) < 0.01
@@ -107,8 +107,8 @@ def test_gradient_on_a_vocabulary_of_two_words_is_that_of_a_calculation_by_hand(
 )
 def test_log_probabilities_are_divided_as_told(norm: LengthNorm, expected: float):
     log_probs = torch.tensor([[-1.0, -2.0], [-0.5, 0.0]])
-    found = scst_loss(log_probs, torch.tensor([2, 1]), torch.tensor([0.5, -0.5]), 2, norm, 10, 3)
-    assert found.item() == pytest.approx(expected)
+    loss = scst_loss(log_probs, torch.tensor([2, 1]), torch.tensor([0.5, -0.5]), 2, norm, 10, 3)
+    assert loss.item() == pytest.approx(expected)
 
 
 def test_leave_one_out_is_the_mean_times_a_constant_and_captions_without_a_value_have_none():
@@ -123,7 +123,7 @@ def test_leave_one_out_is_the_mean_times_a_constant_and_captions_without_a_value
 
 
 def test_greedy_caption_is_the_baseline_where_it_has_a_value():
-    found = advantages(np.array([[1.0, 2.0], [1.0, 2.0]]), "greedy", np.array([1.5, NAN]))
-    np.testing.assert_allclose(found, [[-0.5, 0.5], [0, 0]])
+    values = advantages(np.array([[1.0, 2.0], [1.0, 2.0]]), "greedy", np.array([1.5, NAN]))
+    np.testing.assert_allclose(values, [[-0.5, 0.5], [0, 0]])
     with pytest.raises(ValueError, match="needs the rewards of greedy captions"):
         advantages(np.array([[1.0, 2.0]]), "greedy")

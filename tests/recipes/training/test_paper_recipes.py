@@ -43,30 +43,30 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             }
         )  # fmt: skip
     for name, part in (("rows", lines[:4]), ("val", lines[4:])):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in part))
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
     return folder
 
 
 @pytest.fixture
-def made(encoder: Path, dci: Path, tmp_path: Path) -> Callable[..., Made]:
+def train(encoder: Path, dci: Path, tmp_path: Path) -> Callable[..., Made]:
     """Return a function that carries a shipped recipe out, and gives its trainer before the end and the result."""
 
     def carry(name: str, adapter: str, *changes: str) -> Made:
         model = f"model={{name: {adapter}, arguments: {{pretrained: {encoder}}}}}"
         loaded = load_recipe(name, (model, "objective.batch=2", "stop.epochs=null", "stop.steps=2", *changes))
         call = TrainingCall(loaded, TrainingProcesses("cpu"), data={"dci_all_neg": dci})
-        told = dict(dry_run(call, judge=False))
-        assert told["recipe"] == name
-        assert told["steps"].startswith("2 at most")
-        assert "activations" in told["memory"]
+        shown = dict(dry_run(call, judge=False))
+        assert shown["recipe"] == name
+        assert shown["steps"].startswith("2 at most")
+        assert "activations" in shown["memory"]
         run_recipe(call, tmp_path / name, lambda taken: None, {}, judge=False)
         # Writing used up the model that was trained: another takes up the weights that were kept.
         trainer = opened(call)
         assert isinstance(trainer, ContrastiveTrainer)
         weights = kept(tmp_path / name)
         with torch.no_grad():
-            for key, one in trainer.parameters.items():
-                one.copy_(weights[key])
+            for key, parameter in trainer.parameters.items():
+                parameter.copy_(weights[key])
         return trainer, tmp_path / name
 
     return carry
@@ -76,7 +76,7 @@ def kept(folder: Path) -> dict[str, torch.Tensor]:
     """Return the trained weights that a recipe keeps."""
     best = folder / BEST
     _, tensors = load(best if best.is_file() else folder / LAST)
-    return {name.removeprefix("weights/"): one for name, one in tensors.items()}
+    return {name.removeprefix("weights/"): tensor for name, tensor in tensors.items()}
 
 
 def rows(data: Path) -> tuple[str, str]:
@@ -95,7 +95,7 @@ def assert_alike(trainer: ContrastiveTrainer, folder: Path) -> tuple[torch.Tenso
     trainer.module.eval()
     drawn = trainer._drawn(0)
     with torch.no_grad():
-        images, texts = (normalize(one.features, dim=1) for one in trainer._encode(drawn, 0))
+        images, texts = (normalize(batch.features, dim=1) for batch in trainer._encode(drawn, 0))
     result = resolve_model(str(folder), "device=cpu").load()
     assert (images - unit_vectors(result.images(drawn.images))).abs().max() < 1e-5
     assert (texts - unit_vectors(result.texts(drawn.texts))).abs().max() < 1e-5
@@ -125,13 +125,13 @@ def plain(encoder: Path) -> torch.nn.Module:
 
 
 def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trained_model(
-    made: Callable[..., Made], encoder: Path, data: Path
+    train: Callable[..., Made], encoder: Path, data: Path
 ):
     # At the paper's rate two steps would change next to nothing.
-    trainer, folder = made("pacspp", "open_clip", *rows(data), "optimiser.rate=0.01", "stop.every=1")
+    trainer, folder = train("pacspp", "open_clip", *rows(data), "optimiser.rate=0.01", "stop.every=1")
     assert {"contrastive", "further_images", "further_texts"} <= read_history(folder)[0].keys()
     factors = trainer._factors.factors
-    assert all(one.abs().max() > 0 for name, one in factors.items() if ".mlp." in name)
+    assert all(factor.abs().max() > 0 for name, factor in factors.items() if ".mlp." in name)
     images, texts = assert_alike(trainer, folder)
     released = released_reader(folder / "weights" / "pac.pth", plain(encoder))
     pixels, tokens = inputs(trainer)
@@ -140,8 +140,8 @@ def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trai
         assert (normalize(released.encode_text(*tokens.values()), dim=1) - texts).abs().max() < 1e-5
 
 
-def test_pacs_2023_changes_the_last_projections_alone(made: Callable[..., Made], encoder: Path, data: Path):
-    trainer, folder = made("pacs_2023", "open_clip", *rows(data), "stop.every=1")
+def test_pacs_2023_changes_the_last_projections_alone(train: Callable[..., Made], encoder: Path, data: Path):
+    trainer, folder = train("pacs_2023", "open_clip", *rows(data), "stop.every=1")
     assert_alike(trainer, folder)
     before = plain(encoder).state_dict()
     after = torch.load(folder / "weights" / "pac.pth", weights_only=True)["state_dict"]
@@ -151,11 +151,11 @@ def test_pacs_2023_changes_the_last_projections_alone(made: Callable[..., Made],
 
 
 @pytest.mark.parametrize("name", ["sdci_pick1", "sdci_pick1_nl0"])
-def test_sdci_gives_a_folder_that_peft_reads(made: Callable[..., Made], encoder: Path, name: str):
+def test_sdci_gives_a_folder_that_peft_reads(train: Callable[..., Made], encoder: Path, name: str):
     from peft import PeftModel
     from transformers import CLIPModel
 
-    trainer, folder = made(name, "hf_clip", "optimiser.rate=0.01")
+    trainer, folder = train(name, "hf_clip", "optimiser.rate=0.01")
     assert ("negatives" in read_history(folder)[0]) == (name == "sdci_pick1")
     config = json.loads((folder / "weights" / "adapter_config.json").read_text())
     assert [config[key] for key in ("r", "lora_alpha", "lora_dropout", "bias")] == [4, 2, 0.2, "lora_only"]
@@ -167,17 +167,17 @@ def test_sdci_gives_a_folder_that_peft_reads(made: Callable[..., Made], encoder:
     ).eval()
     pixels, tokens = inputs(trainer)
     with torch.no_grad():
-        found = read(pixel_values=pixels, **tokens)
-    assert (normalize(found.image_embeds, dim=1) - images).abs().max() < 1e-5
-    assert (normalize(found.text_embeds[: len(texts)], dim=1) - texts).abs().max() < 1e-5
+        output = read(pixel_values=pixels, **tokens)
+    assert (normalize(output.image_embeds, dim=1) - images).abs().max() < 1e-5
+    assert (normalize(output.text_embeds[: len(texts)], dim=1) - texts).abs().max() < 1e-5
 
 
-def test_negclip_changes_all_weights_and_open_clip_reads_them(made, encoder, data):
-    trainer, folder = made("negclip", "open_clip", rows(data)[0], "objective.piece=1", "optimiser.rate=0.001")
+def test_negclip_changes_all_weights_and_open_clip_reads_them(train, encoder, data):
+    trainer, folder = train("negclip", "open_clip", rows(data)[0], "objective.piece=1", "optimiser.rate=0.001")
     assert "negatives" not in read_history(folder)[0]
     assert len(trainer._drawn(0).with_negative) == 2
     read = plain(folder / "weights").state_dict()
     before = plain(encoder).state_dict()
     assert {name for name, value in read.items() if torch.equal(value, before[name])} <= {"attn_mask", "logit_scale"}
-    for name, one in trainer.parameters.items():
-        assert torch.equal(read[name], one)
+    for name, parameter in trainer.parameters.items():
+        assert torch.equal(read[name], parameter)

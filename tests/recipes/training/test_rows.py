@@ -45,7 +45,7 @@ def test_by_image_keeps_the_rows_of_an_image_together_in_a_new_order_of_images_a
     orders = [[at for n in range(5) for at in batches.rows(5 * epoch + n)] for epoch in range(2)]
     for order in orders:
         groups = [GROUPS[at] for at in order]
-        assert sum(one != other for one, other in pairwise(groups)) == 6
+        assert sum(group != other for group, other in pairwise(groups)) == 6
     firsts = [list(dict.fromkeys(GROUPS[at] for at in order)) for order in orders]
     assert firsts[0] != firsts[1]
     within = [[at for at in order if GROUPS[at] == "image 0"] for order in orders]
@@ -58,7 +58,7 @@ def test_each_look_draws_other_captions_and_the_same_step_the_same():
     assert looks[0] == looks[2] != looks[1]
     for number, text in enumerate(looks[0]):
         assert text.startswith(f"caption {number // 2}.")
-    assert all(one != other for one, other in zip(looks[0][::2], looks[0][1::2], strict=True))
+    assert all(look != other for look, other in zip(looks[0][::2], looks[0][1::2], strict=True))
     first = drawing(captions=2, pick="first", prompt="A photo depicts ").draw(rows[:1], 5)
     assert first.texts == ["A photo depicts caption 0.0", "A photo depicts caption 0.1"]
 
@@ -72,10 +72,10 @@ def test_negatives_do_not_change_and_what_a_row_has_not_is_left_out():
     ]
     full = drawing(negatives=True, further_images=True, further_texts=True)
     looks = [full.draw(rows, step) for step in range(6)]
-    assert len({one.texts[3] for one in looks}) == 1
+    assert len({look.texts[3] for look in looks}) == 1
     assert looks[0].texts[3] in negatives
-    assert {one.texts[4] for one in looks} == {"a", "b"}
+    assert {look.texts[4] for look in looks} == {"a", "b"}
     assert (looks[0].with_negative, looks[0].with_image, looks[0].with_text) == ([0], [2], [2])
-    assert [one.source for one in looks[0].images] == [b"0", b"1", b"2", b"x"]
+    assert [image.source for image in looks[0].images] == [b"0", b"1", b"2", b"x"]
     plain = drawing().draw(rows, 0)
     assert (len(plain.texts), len(plain.images)) == (3, 3)

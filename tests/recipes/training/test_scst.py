@@ -33,22 +33,24 @@ CIDER = {"metric": "cider", "document_frequencies": "images"}
 
 
 def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
-    found = {name: one.grad.clone() for name, one in trainer.parameters.items() if one.grad is not None}
-    for one in trainer.parameters.values():
-        one.grad = None
-    return found
+    grads = {
+        name: parameter.grad.clone() for name, parameter in trainer.parameters.items() if parameter.grad is not None
+    }
+    for parameter in trainer.parameters.values():
+        parameter.grad = None
+    return grads
 
 
 @pytest.mark.parametrize("objective", [{}, {"candidates": "samples", "length_norm": "tokens"}, {"piece": 3}])
 def test_gradient_is_that_of_the_equation_caption_by_caption(scst, both, objective):
     trainer: Any = opened(scst(objective={"reward": both, **objective}))
-    told = trainer.backward(0)
-    found = gradients(trainer)
+    terms = trainer.backward(0)
+    grads = gradients(trainer)
     rows = trainer.rows_of(0)
     pieces = [trainer.inputs(piece) for piece, _ in trainer.pieces(rows)]
     written = trainer._written(pieces, trainer._writing, 0)
     rewards = trainer._scored(rows, written, 3).total.reshape(4, 3)
-    assert told["reward"] == pytest.approx(rewards.mean())
+    assert terms["reward"] == pytest.approx(rewards.mean())
     assert rewards.std(1).max() > 0
     loss = torch.zeros(())
     for row, captions, better in zip(
@@ -60,37 +62,37 @@ def test_gradient_is_that_of_the_equation_caption_by_caption(scst, both, objecti
             loss = loss - advantage * total / norm / 12
     loss.backward()
     expected = gradients(trainer)
-    assert told["loss"] == pytest.approx(loss.item(), abs=1e-5)
-    assert found.keys() == expected.keys()
-    for name, one in found.items():
-        torch.testing.assert_close(one, expected[name], atol=1e-5, rtol=1e-3)
+    assert terms["loss"] == pytest.approx(loss.item(), abs=1e-5)
+    assert grads.keys() == expected.keys()
+    for name, gradient in grads.items():
+        torch.testing.assert_close(gradient, expected[name], atol=1e-5, rtol=1e-3)
 
 
 def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[dict[str, Any]]):
     objective = {"reward": both, "captions": 1, "candidates": "samples", "baseline": "greedy", "piece": 3}
     trainer: Any = opened(scst(objective=objective))
-    told = trainer.backward(0)
-    found = gradients(trainer)
+    terms = trainer.backward(0)
+    grads = gradients(trainer)
     rows = trainer.rows_of(0)
     pieces = [trainer.inputs(piece) for piece, _ in trainer.pieces(rows)]
     written = trainer._written(pieces, trainer._writing, 0)
-    greedy = [ids for one in pieces for ids in trainer.trainable.write_captions(one, Writing(1, False, 8))]
+    greedy = [ids for piece in pieces for ids in trainer.trainable.write_captions(piece, Writing(1, False, 8))]
     better = trainer._scored(rows, written, 1).total - trainer._scored(rows, greedy, 1).total
     assert np.abs(better).max() > 0
     log_probs = trainer.trainable.log_probs(trainer.inputs(rows), written)
     loss = -(torch.tensor(better, dtype=torch.float32) * log_probs.sum(1)).sum() / 4
     loss.backward()
-    assert told["loss"] == pytest.approx(loss.item(), abs=1e-5)
-    assert told["tokens"] == sum(map(len, written)) / 4
-    assert (told["unscored"], told["clip_s"] > 0) == (0, True)
-    for name, one in gradients(trainer).items():
-        torch.testing.assert_close(found[name], one, atol=1e-5, rtol=1e-3)
+    assert terms["loss"] == pytest.approx(loss.item(), abs=1e-5)
+    assert terms["tokens"] == sum(map(len, written)) / 4
+    assert (terms["unscored"], terms["clip_s"] > 0) == (0, True)
+    for name, gradient in gradients(trainer).items():
+        torch.testing.assert_close(grads[name], gradient, atol=1e-5, rtol=1e-3)
 
 
 def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(scst, both):
     trainer: Any = opened(scst(data=VALIDATION, objective={"reward": both, "piece": 2}))
     inputs = [trainer.inputs(piece) for piece, _ in trainer.pieces(trainer.validation)]
-    written = [ids for one in inputs for ids in trainer.trainable.write_captions(one, Writing(1, False, 8))]
+    written = [ids for batch in inputs for ids in trainer.trainable.write_captions(batch, Writing(1, False, 8))]
     expected = trainer._scored(trainer.validation, written, 1).total
     assert trainer.validate() == pytest.approx(-expected.mean())
     trainer = opened(scst(data=VALIDATION, objective={"reward": [CIDER, both[1]], "piece": 2}))
@@ -109,15 +111,15 @@ def test_images_of_rewards_are_encoded_once_and_captions_of_an_image_once_a_step
     for kind, sizes in encoded.items():
         own = getattr(encoder, kind)
         monkeypatch.setattr(
-            encoder, kind, lambda given, own=own, sizes=sizes: (sizes.append(len(given)), own(given))[1]
+            encoder, kind, lambda batch, own=own, sizes=sizes: (sizes.append(len(batch)), own(batch))[1]
         )
     of = [rows[0], rows[0], rows[1], rows[0]]
-    found = rewards.of(of, ["a red star", "a blue star", "a red star", "a red star"]).total
-    assert found[0] == found[3] != found[1]
-    assert len({*found.tolist()}) == 3
+    totals = rewards.of(of, ["a red star", "a blue star", "a red star", "a red star"]).total
+    assert totals[0] == totals[3] != totals[1]
+    assert len({*totals.tolist()}) == 3
     assert encoded == {"images": [2], "texts": [2]}
     again = rewards.of(of[:1], ["a red star"]).total
-    assert again[0] == pytest.approx(found[0])
+    assert again[0] == pytest.approx(totals[0])
     assert (encoded["images"], encoded["texts"]) == ([2], [2, 1])
     monkeypatch.setattr("capbench.recipes.training.rewards._MOST_KEPT", 0)
     for _ in range(2):
@@ -131,11 +133,11 @@ def test_pass_with_gradients_gives_what_the_library_thought_when_it_wrote(folder
     trainable, asked = model.to_trainable(), "Describe this image in detail."
     # Of other sizes, so that instructions are of other lengths where images become as many tokens as they are large.
     inputs = trainable.inputs([Image.new("RGB", (64, 48), "red"), Image.new("RGB", (90, 90), "blue")], asked)
-    found = model.model.generate(
+    output = model.model.generate(
         **inputs, generation_config=model.generation_config(max_new_tokens=6), return_dict_in_generate=True,
         output_scores=True,
     )  # fmt: skip
-    thought = model.model.compute_transition_scores(found.sequences, found.scores, normalize_logits=True)
+    thought = model.model.compute_transition_scores(output.sequences, output.scores, normalize_logits=True)
     written = trainable.write_captions(inputs, Writing(1, False, 6))
     log_probs = trainable.log_probs(inputs, [ids for ids in written for _ in range(2)])
     for number, ids in enumerate(written):
@@ -171,28 +173,28 @@ def test_what_the_frozen_tower_sees_is_kept_and_changes_nothing(scst: Make, monk
 
 
 def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: Path):
-    made = scst("captioner_xe", data=VALIDATION, objective={"dropout": False}, stop={"steps": 8, "every": 4})
-    trainer: Any = opened(made)
-    told = trainer.backward(0)
+    recipe_call = scst("captioner_xe", data=VALIDATION, objective={"dropout": False}, stop={"steps": 8, "every": 4})
+    trainer: Any = opened(recipe_call)
+    terms = trainer.backward(0)
     rows = trainer.rows_of(0)
     written = trainer._tokens(trainer._drawing.draw(rows, 0).texts)
     log_probs = trainer.trainable.log_probs(trainer.inputs(rows), written)
-    assert told["loss"] == pytest.approx(-log_probs.sum().item() / sum(map(len, written)), rel=1e-5)
-    run_recipe(made, tmp_path, untold, {}, judge=False)
+    assert terms["loss"] == pytest.approx(-log_probs.sum().item() / sum(map(len, written)), rel=1e-5)
+    run_recipe(recipe_call, tmp_path, untold, {}, judge=False)
     lines = read_history(tmp_path)
     watched = [line["validation_loss"] for line in lines if "validation_loss" in line]
-    assert watched[1] < watched[0] < told["loss"]
+    assert watched[1] < watched[0] < terms["loss"]
 
 
 def test_lora_tunes_a_llava_whose_adapter_is_read_again(scst: Make, tiny_llava: Path, tmp_path: Path):
     lora = {"kind": "peft", "rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj"]}
-    made = scst(
+    recipe_call = scst(
         model={"name": "hf", "arguments": {"pretrained": str(tiny_llava)}}, lora=lora, train=["*"],
         stop={"steps": 2, "every": 2},
     )  # fmt: skip
-    run_recipe(made, tmp_path / "out", untold, {})
+    run_recipe(recipe_call, tmp_path / "out", untold, {})
     factors = load_file(tmp_path / "out" / "weights" / "adapter_model.safetensors")
-    assert any(one.abs().max() > 0 for name, one in factors.items() if "lora_B" in name)
+    assert any(factor.abs().max() > 0 for name, factor in factors.items() if "lora_B" in name)
     tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
     with pytest.raises(AdapterError, match="cannot be trained with peft"):
         tuned.to_trainable()
@@ -233,8 +235,8 @@ def test_reward_that_needs_references_and_cross_entropy_need_captions(scst: Make
         opened(scst(data=data, objective={"reward": "refclip_s"}))
     with pytest.raises(BenchError, match="no row of the data has captions"):
         opened(scst("captioner_xe", data=data))
-    told = opened(scst(data=data)).backward(0)
-    assert told["reward"] > 0
+    terms = opened(scst(data=data)).backward(0)
+    assert terms["reward"] > 0
 
 
 def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_path: Path):
@@ -251,9 +253,9 @@ def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_
 
 
 def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scst: Make, tmp_path: Path):
-    made = scst()
-    trainer = opened(made)
-    loop = Loop(made.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
+    recipe_call = scst()
+    trainer = opened(recipe_call)
+    loop = Loop(recipe_call.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
 
     def spoil(taken: StepReport) -> None:
         if taken.step == 2:
@@ -262,5 +264,5 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scs
 
     with pytest.raises(TrainingError, match="step 3: the loss is nan; its rows: ") as caught:
         loop.run(spoil)
-    assert all(one in str(caught.value) for one in trainer.ids(2))
+    assert all(sample in str(caught.value) for sample in trainer.ids(2))
     assert "(step 2, loss " in str(caught.value)

@@ -71,5 +71,5 @@ def test_paintings_show_what_their_captions_say_and_further_captions_tell_all_th
         assert painting.scene == described_scene(caption, scene.seed + 500_000_000)
         names = [name(thing, "") for thing in scene.things]
         for text in row["further_captions"]:
-            assert all(one in text for one in names)
+            assert all(name in text for name in names)
         assert len(set(row["further_captions"])) > 1

@@ -23,15 +23,15 @@ def test_answers_are_those_of_the_scene_and_half_are_yes(negatives):
     for seed in SEEDS:
         scene = sample_scene(seed)
         there = {(thing.colour, thing.shape) for thing in scene.things}
-        found = questions_of(scene, np.random.default_rng(seed), negatives)
-        assert all(one.answer == (one.thing in there) for one in found)
-        assert sum(one.answer for one in found) * 2 == len(found)
-        assert len({one.thing for one in found}) == len(found)
+        questions = questions_of(scene, np.random.default_rng(seed), negatives)
+        assert all(question.answer == (question.thing in there) for question in questions)
+        assert sum(question.answer for question in questions) * 2 == len(questions)
+        assert len({question.thing for question in questions}) == len(questions)
         if negatives == "adversarial":
             colours, shapes = {colour for colour, _ in there}, {shape for _, shape in there}
-            assert all(one.thing[0] in colours and one.thing[1] in shapes for one in found)
+            assert all(question.thing[0] in colours and question.thing[1] in shapes for question in questions)
         else:
-            assert len(found) == 4
+            assert len(questions) == 4
 
 
 def test_unknown_kind_of_question_is_named():
@@ -41,14 +41,14 @@ def test_unknown_kind_of_question_is_named():
 
 def test_false_captions_differ_from_the_true_one_as_their_category_says():
     for seed in SEEDS:
-        found = {category: texts for category, *texts in false_captions(sample_scene(seed))}
-        assert {"replace_obj", "replace_att", "add_obj"} <= set(found)
-        assert all(caption != negative for caption, negative in found.values())
-        if swap := found.get("swap_att"):
+        captions = {category: texts for category, *texts in false_captions(sample_scene(seed))}
+        assert {"replace_obj", "replace_att", "add_obj"} <= set(captions)
+        assert all(caption != negative for caption, negative in captions.values())
+        if swap := captions.get("swap_att"):
             # The same words, but for "a" and "an".
             words = [sorted(text.lower().replace(" an ", " a ").split()) for text in swap]
             assert {w.strip(".") for w in words[0]} - {"an"} == {w.strip(".") for w in words[1]} - {"an"}
-        assert len(found["add_obj"][1]) > len(found["add_obj"][0])
+        assert len(captions["add_obj"][1]) > len(captions["add_obj"][0])
 
 
 def test_second_scene_of_a_square_is_drawn_as_its_caption_says():
@@ -56,20 +56,22 @@ def test_second_scene_of_a_square_is_drawn_as_its_caption_says():
         first = sample_scene(seed)
         for category, second, captions in squares_of(first):
             assert [thing.box for thing in first.things] == [thing.box for thing in second.things]
-            changed = [(one, other) for one, other in zip(first.things, second.things, strict=True) if one != other]
+            changed = [
+                (thing, other) for thing, other in zip(first.things, second.things, strict=True) if thing != other
+            ]
             if category == "replace_obj":
-                ((one, other),) = changed
+                ((thing, other),) = changed
                 assert other.shape not in {thing.shape for thing in first.things}
                 assert other.shape in captions[1]
-                assert one.colour == other.colour
+                assert thing.colour == other.colour
             else:
-                (one, other), (two, another) = changed
-                assert (one.colour, two.colour) == (another.colour, other.colour)
+                (thing, other), (two, another) = changed
+                assert (thing.colour, two.colour) == (another.colour, other.colour)
             assert captions[0] != captions[1]
 
 
 def values(run: Run, task: str, metric: str) -> dict[str, float]:
-    return {one.category: one.value for one in run[task].results if one.metric == metric}  # type: ignore[misc]
+    return {result.category: result.value for result in run[task].results if result.metric == metric}  # type: ignore[misc]
 
 
 def test_true_captions_are_preferred_and_with_random_weights_guessed(measure):
@@ -96,7 +98,7 @@ def test_questions_are_answered_and_by_a_model_that_did_not_learn_to_are_not(tmp
     def accuracy(model: str, task: str) -> dict[str, float | None]:
         options = {"limit": 24, "resamples": 0, "store": tmp_path / "store.sqlite"}
         run = capbench.evaluate(model, task, **options)[task]
-        return {one.metric: one.value for one in run.results if one.statistic == "accuracy"}
+        return {result.metric: result.value for result in run.results if result.statistic == "accuracy"}
 
     learnt, before = (accuracy(name, "shapes_pope_adversarial") for name in ("shapes-answers", "shapes-llava"))
     print(f"yes or no: {learnt}, before it learnt {before}")

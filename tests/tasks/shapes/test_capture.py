@@ -55,13 +55,13 @@ def test_graph_of_a_description_is_that_of_its_scene():
 @pytest.mark.parametrize("candidates_of", [detailed_candidates, short_candidates])
 def test_graph_of_a_graded_caption_is_that_of_what_it_says(candidates_of):
     for scene in TRAIN[:40]:
-        for one in candidates_of(scene):
-            assert read(one.text) == meant(one.account)
+        for candidate in candidates_of(scene):
+            assert read(candidate.text) == meant(candidate.account)
 
 
 def test_grades_rank_as_by_graph_f1_but_for_one_wrong_word():
     candidates = [detailed_candidates(scene) for scene in TEST]
-    texts = [one.text for of in candidates for one in of]
+    texts = [candidate.text for of in candidates for candidate in of]
     references = [(detailed_reference(scene),) for scene in TEST for _ in GRADES]
     items = Items(list(map(str, range(len(texts)))), texts, references, np.ones(len(texts)))
     scores = build_metric("capture", OFFLINE).score(items, Context())
@@ -74,6 +74,6 @@ def test_grades_rank_as_by_graph_f1_but_for_one_wrong_word():
     assert min(value["wrong_attribute"], value["wrong_relation"]) > value["hallucination"]
     assert value["hallucination"] > value["omission"] > value["shuffled"]
     # CAPTURE asks not whose colour it is, in attributes or in relations, so that a wrong one costs less than in F1.
-    f1 = dict(zip(GRADES, np.mean([[one.f1 for one in of] for of in candidates], axis=0), strict=True))
+    f1 = dict(zip(GRADES, np.mean([[candidate.f1 for candidate in of] for of in candidates], axis=0), strict=True))
     assert f1["wrong_attribute"] < f1["wrong_relation"]
     assert value["wrong_attribute"] > value["wrong_relation"]

@@ -24,16 +24,16 @@ def test_every_degradation_lowers_f1_and_changes_the_text(candidates_of):
         full, *others = candidates_of(scene)
         assert full.f1 == 1
         assert is_true(full.account, scene)
-        assert [full.grade, *(one.grade for one in others)] == list(GRADES)
-        for one in others:
-            assert 0 <= one.f1 < 1
-            assert one.text != full.text
-            if one.grade != "shuffled":
-                assert is_true(one.account, scene) == (one.grade == "omission")
+        assert [full.grade, *(candidate.grade for candidate in others)] == list(GRADES)
+        for candidate in others:
+            assert 0 <= candidate.f1 < 1
+            assert candidate.text != full.text
+            if candidate.grade != "shuffled":
+                assert is_true(candidate.account, scene) == (candidate.grade == "omission")
 
 
 def test_f1_is_that_of_the_tuples():
-    scene = next(one for one in SCENES if len(one.things) == 2 and one.background == "sand")
+    scene = next(scene for scene in SCENES if len(scene.things) == 2 and scene.background == "sand")
     full = account_of(scene)
     part = chain(scene.things[:1], None)
     said = 1 + len(scene.things[0].attributes)
@@ -44,9 +44,12 @@ def test_f1_is_that_of_the_tuples():
 def test_raters_rank_the_grades_by_f1_on_average():
     candidates = [short_candidates(scene) for scene in SCENES]
     rated = np.array(
-        [ratings(scene.seed, [one.f1 for one in of], 1, 4) for scene, of in zip(SCENES, candidates, strict=True)]
+        [
+            ratings(scene.seed, [candidate.f1 for candidate in of], 1, 4)
+            for scene, of in zip(SCENES, candidates, strict=True)
+        ]
     )
-    f1 = np.array([[one.f1 for one in of] for of in candidates]).mean(axis=0)
+    f1 = np.array([[candidate.f1 for candidate in of] for of in candidates]).mean(axis=0)
     assert rated.shape == (len(SCENES), len(GRADES), 3)
     np.testing.assert_array_equal(np.argsort(rated.mean(axis=(0, 2))), np.argsort(f1))
 
@@ -72,7 +75,7 @@ def test_crops_hold_their_things_and_no_part_of_others_between_them():
     for scene in SCENES:
         base, *others = crops_of(scene, side)
         assert (base.key, base.box) == ("base", None)
-        assert [one.key for one in others[: len(scene.things)]] == [
+        assert [crop.key for crop in others[: len(scene.things)]] == [
             f"thing-{number}" for number in range(len(scene.things))
         ]
         for crop in others:

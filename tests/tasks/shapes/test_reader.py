@@ -25,15 +25,15 @@ READERS: list[Callable[..., Iterator[dict[str, Any]]]] = [
 
 def seeds(rows: list[dict[str, Any]]) -> set[int]:
     shown = [row["pixels"] for row in rows]
-    return {(one.clip.scene if isinstance(one, DrawnClip) else one.scene).seed for one in shown}
+    return {(drawing.clip.scene if isinstance(drawing, DrawnClip) else drawing.scene).seed for drawing in shown}
 
 
 def test_readers_share_no_scene_and_keep_to_the_test_split():
-    found = [seeds(list(read(20))) for read in READERS]
-    assert all(len(one) == 20 for one in found)
-    assert len(set().union(*found)) == 20 * len(READERS)
-    assert all(seed in SPLITS["test"] for one in found for seed in one)
-    assert seeds(list(reader.detailed_captions(20))) == found[0]
+    by_reader = [seeds(list(read(20))) for read in READERS]
+    assert all(len(numbers) == 20 for numbers in by_reader)
+    assert len(set().union(*by_reader)) == 20 * len(READERS)
+    assert all(seed in SPLITS["test"] for numbers in by_reader for seed in numbers)
+    assert seeds(list(reader.detailed_captions(20))) == by_reader[0]
 
 
 @pytest.mark.parametrize("read", [*READERS, reader.detailed_captions], ids=lambda read: read.__name__)
@@ -68,10 +68,10 @@ def test_clips_reach_a_video_metric(tiny_encoder):
 
 def test_scenes_to_choose_by_are_of_the_validation_split():
     readers = [reader.briefly_described, reader.short_captions, reader.foils, reader.crops]
-    found = [seeds(list(read(5, split="validation"))) for read in readers]
-    assert [len(one) for one in found] == [5] * len(readers)
-    assert len(set().union(*found)) == 5 * len(readers)
-    assert all(seed in SPLITS["validation"] for one in found for seed in one)
+    by_reader = [seeds(list(read(5, split="validation"))) for read in readers]
+    assert [len(numbers) for numbers in by_reader] == [5] * len(readers)
+    assert len(set().union(*by_reader)) == 5 * len(readers)
+    assert all(seed in SPLITS["validation"] for numbers in by_reader for seed in numbers)
     with pytest.raises(TaskError, match="split 'valid' is unknown"):
         list(reader.foils(1, split="valid"))
 
@@ -98,6 +98,6 @@ def test_things_that_captions_make_up_are_counted(tmp_path: Path):
     lines = [json.dumps({"id": key, "caption": text}) + "\n" for key, text in captions.items()]
     file.write_text("".join(lines), encoding="utf-8")
     run = capbench.evaluate(f"captions:{file}", "shapes_made_up", limit=3, resamples=0)
-    made_up = next(one for one in run.tasks[0].results if one.metric == "made_up")
+    made_up = next(result for result in run.tasks[0].results if result.metric == "made_up")
     assert made_up.value == pytest.approx(0.5 / 3)
     assert not made_up.higher_is_better

@@ -105,8 +105,10 @@ def test_things_move_as_they_are_said_to_and_never_meet():
             moved = np.subtract(last.centre, first.centre)
             np.testing.assert_array_equal(np.sign(np.round(moved, 6)), MOTIONS[motion])
         for things in frames:
-            for one, other in combinations(things, 2):
-                gaps = [one.box[i] - other.box[i + 2] for i in (0, 1)] + [other.box[i] - one.box[i + 2] for i in (0, 1)]
+            for thing, other in combinations(things, 2):
+                gaps = [thing.box[i] - other.box[i + 2] for i in (0, 1)] + [
+                    other.box[i] - thing.box[i + 2] for i in (0, 1)
+                ]
                 assert max(gaps) >= MARGIN
             assert all(min(thing.box) > 0 and max(thing.box) < 1 for thing in things)
 

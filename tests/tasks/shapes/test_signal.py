@@ -34,9 +34,9 @@ def value(run: Run, task: str, metric: str, statistic: str | None = None) -> flo
 
 def test_clip_s_finds_the_foil_and_with_random_weights_guesses(measure):
     trained, guessing = measure("shapes_foil", metrics=["clip_s"], limit=60)
-    found, guessed = (value(run, "shapes_foil", "clip_s", "accuracy") for run in (trained, guessing))
-    print(f"FOIL accuracy of CLIP-S: {found:.3f}, with random weights {guessed:.3f}")
-    assert found >= 0.85
+    accuracy, guessed = (value(run, "shapes_foil", "clip_s", "accuracy") for run in (trained, guessing))
+    print(f"FOIL accuracy of CLIP-S: {accuracy:.3f}, with random weights {guessed:.3f}")
+    assert accuracy >= 0.85
     assert abs(guessed - 0.5) < 0.14
 
 
@@ -52,9 +52,9 @@ def test_clip_s_agrees_with_raters_far_better_than_length_and_random_weights(mea
 
 def test_crops_find_their_captions_and_with_random_weights_guess(measure):
     trained, guessing = measure("shapes_dci_all_scm", limit=12)
-    found, guessed = (float(run.to_pandas().value.iloc[0]) for run in (trained, guessing))
-    print(f"SCM: {found:.3f}, with random weights {guessed:.3f}, chance 0.125")
-    assert found > 0.7
+    accuracy, guessed = (float(run.to_pandas().value.iloc[0]) for run in (trained, guessing))
+    print(f"SCM: {accuracy:.3f}, with random weights {guessed:.3f}, chance 0.125")
+    assert accuracy > 0.7
     assert guessed < 0.25
 
 

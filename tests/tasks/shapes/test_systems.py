@@ -43,15 +43,15 @@ def test_of_a_battle_one_is_right_and_wins():
 
 def test_people_find_the_strengths_that_were_planted():
     done = capbench.evaluate(None, "shapes_battles", metrics=["length"], resamples=100)["shapes_battles"]
-    found = {one.category: one for one in done.results if one.statistic == "bradley_terry"}
-    assert sorted(found, key=lambda system: -found[system].value) == list(SYSTEMS)
+    strengths = {result.category: result for result in done.results if result.statistic == "bradley_terry"}
+    assert sorted(strengths, key=lambda system: -strengths[system].value) == list(SYSTEMS)
     for system, strength in zip(SYSTEMS, STRENGTHS, strict=True):
-        interval = found[system].interval
+        interval = strengths[system].interval
         assert interval.low < 1000 + 400 / math.log(10) * (strength - np.mean(STRENGTHS)) < interval.high
 
 
 def of_clip_s(run: Run) -> dict[str, float]:
-    return {one.statistic: one.value for one in run.tasks[0].results if one.metric == "clip_s"}  # type: ignore[misc]
+    return {result.statistic: result.value for result in run.tasks[0].results if result.metric == "clip_s"}  # type: ignore[misc]
 
 
 def test_clip_s_ranks_systems_as_raters_do_and_with_random_weights_does_not(measure):

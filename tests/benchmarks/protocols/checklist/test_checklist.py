@@ -47,8 +47,8 @@ class Length(Metric):
     needs = frozenset({"references"})
 
     def score(self, items, context) -> Scores:
-        values = np.array([float(len(one)) for one in items.candidates])
-        denied = [number for number, one in enumerate(items.candidates) if " not " in one]
+        values = np.array([float(len(candidate)) for candidate in items.candidates])
+        denied = [number for number, candidate in enumerate(items.candidates) if " not " in candidate]
         values[denied] = np.nan
         return Scores(values, failures=dict.fromkeys(denied, "says no"))
 
@@ -77,12 +77,12 @@ def evaluate(folder: Path, **keys: Any) -> TaskRun:
 
 def test_every_caption_has_a_row_for_each_rule_changed_or_with_the_reason(task):
     run = evaluate(task())
-    samples, remarks = run.samples.to_pylist(), {one["reason"]: one for one in run.record.remarks}
+    samples, remarks = run.samples.to_pylist(), {remark["reason"]: remark for remark in run.record.remarks}
     assert remarks["counts nothing, or one (number_replaced)"]["samples"] == ["b#0", "c#0", "d#0"]
     assert remarks["has one sentence alone (sentence_order)"]["count"] == 3
     assert any(reason.startswith("is parsed with word lists (") for reason in remarks)
-    assert [one["id"] for one in samples] == [f"{image}#0|{name}" for image, _ in CAPTIONS for name in NAMES]
-    row = {one["id"]: one for one in samples}
+    assert [sample["id"] for sample in samples] == [f"{image}#0|{name}" for image, _ in CAPTIONS for name in NAMES]
+    row = {sample["id"]: sample for sample in samples}
     assert row["a#0|number_replaced"]["caption"] == "Four dogs run on the beach."
     assert row["a#0|number_replaced"]["references"] == CAPTIONS[0][1][1:]
     assert row["a#0|number_replaced"]["unchanged"] is None
@@ -95,16 +95,16 @@ def test_every_caption_has_a_row_for_each_rule_changed_or_with_the_reason(task):
 
 def test_captions_are_weighed_as_if_nothing_had_been_changed(task):
     """CIDEr's document frequencies are those of the data: a caption's score is that of a run without rules."""
-    found = {one["id"]: one["cider"] for one in evaluate(task(), metrics="cider").samples.to_pylist()}
+    score_of = {row["id"]: row["cider"] for row in evaluate(task(), metrics="cider").samples.to_pylist()}
     candidates = [texts[0] for _, texts in CAPTIONS]
     references = [tuple(texts[1:]) for _, texts in CAPTIONS]
     alone = Cider().score(Items([*"abcd"], candidates, references, np.ones(4)), Context())
-    assert [found[f"{image}#0|clean"] for image, _ in CAPTIONS] == pytest.approx(alone.values.tolist())
+    assert [score_of[f"{image}#0|clean"] for image, _ in CAPTIONS] == pytest.approx(alone.values.tolist())
 
 
 def test_all_captions_are_changed_in_turn(task):
     run = evaluate(task(captions="all"), metrics="rouge_l")
-    clean = {one["id"]: one for one in run.samples.to_pylist() if one["category"] == "clean"}
+    clean = {row["id"]: row for row in run.samples.to_pylist() if row["category"] == "clean"}
     assert len(clean) == 12
     assert clean["a#1|clean"]["references"] == [CAPTIONS[0][1][0], CAPTIONS[0][1][2]]
     assert run.record.documents.effective == 4
@@ -115,34 +115,34 @@ def test_values_of_a_metric_that_looks_at_length_alone(task, monkeypatch: pytest
 
     monkeypatch.setitem(metrics._entries, "letters", Length)
     run = evaluate(task(), metrics="letters")
-    found = {(one.category, one.statistic): one for one in run.results}
+    result_of = {(result.category, result.statistic): result for result in run.results}
     # Each caption loses letters where its end is cut, and gains some where a sentence is made up.
-    assert found["end_cut", "falls"].value == 1
-    assert found["sentence_made_up", "rises"].value == 1
-    assert found["case", "equal"].value == 1
-    assert found["case", "change"].value == 0
+    assert result_of["end_cut", "falls"].value == 1
+    assert result_of["sentence_made_up", "rises"].value == 1
+    assert result_of["case", "equal"].value == 1
+    assert result_of["case", "change"].value == 0
     # A caption without a score is a miss: it does not fall, stay or rise.
-    denied = found["negation", "falls"]
+    denied = result_of["negation", "falls"]
     assert denied.n > 0
-    assert [found["negation", name].value for name in ("falls", "equal", "rises")] == [0, 0, 0]
-    assert found["negation", "change"].value is None
-    assert found["negation", "change"].reason == "no changed caption has a score"
+    assert [result_of["negation", name].value for name in ("falls", "equal", "rises")] == [0, 0, 0]
+    assert result_of["negation", "change"].value is None
+    assert result_of["negation", "change"].reason == "no changed caption has a score"
     # Lengths by hand: 26, 26, 42, 23 letters; twice the caption is 2 n + 1.
     lengths = np.array([len(texts[0]) for _, texts in CAPTIONS])
-    assert found["own_2", "pays"].value == pytest.approx((2 * lengths + 1).sum() / lengths.sum())
-    assert found["blank", "pays"].value == 0
-    assert found["blank", "change"].value == pytest.approx(-lengths.mean() / lengths.std(ddof=1))
-    assert found["references_2", "pays"].n == 4
+    assert result_of["own_2", "pays"].value == pytest.approx((2 * lengths + 1).sum() / lengths.sum())
+    assert result_of["blank", "pays"].value == 0
+    assert result_of["blank", "change"].value == pytest.approx(-lengths.mean() / lengths.std(ddof=1))
+    assert result_of["references_2", "pays"].n == 4
     # No caption has four references: what changed nothing has no result.
-    assert ("references_4", "pays") not in found
-    unscored = {one["id"]: one["failure"] for one in run.samples.to_pylist() if one["failure"]}
+    assert ("references_4", "pays") not in result_of
+    unscored = {row["id"]: row["failure"] for row in run.samples.to_pylist() if row["failure"]}
     assert set(unscored.values()) == {"metric letters: says no"}
     assert all(name.endswith("|negation") for name in unscored)
 
 
 def test_metric_of_which_less_is_better_falls_when_it_rises():
     scored = RuleScores(-np.array([1.0, 2.0, 3.0]), -np.array([2.0, 2.0, 1.0]), np.ones(3, bool), 2.0)
-    shares = {name: one.value() for name, one in scored.values(RULE["negation"])}
+    shares = {name: ratio.value() for name, ratio in scored.values(RULE["negation"])}
     assert shares == {"falls": 1 / 3, "equal": 1 / 3, "rises": 1 / 3, "change": pytest.approx(1 / 6)}
     assert list(shares) == ["falls", "equal", "rises", "change"]
     stays = dict(scored.values(RULE["case"]))
@@ -155,8 +155,8 @@ def test_scores_without_spread_have_no_change_and_those_that_differ_by_rounding_
     with pytest.raises(UndefinedStatistic, match="same score before"):
         dict(same.values(RULE["negation"]))["change"].value()
     scored = RuleScores(np.array([0.3, 0.3]), np.array([0.1 + 0.2, 0.3 - 1e-11]), np.ones(2, bool), 1.0)
-    found = dict(scored.values(RULE["case"]))
-    assert [found[name].value() for name in ("equal", "falls", "rises")] == [0.5, 0.5, 0.0]
+    ratios = dict(scored.values(RULE["case"]))
+    assert [ratios[name].value() for name in ("equal", "falls", "rises")] == [0.5, 0.5, 0.0]
 
 
 @pytest.mark.parametrize("way", ["bootstrap", "influence"])
@@ -164,13 +164,13 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
     generator = np.random.default_rng(3)
     of, by = generator.normal(1, 0.3, 300), generator.uniform(0.5, 1.5, 300)
     images = np.repeat(np.arange(150), 2)
-    found = ratio_intervals({"one": Ratio(of, by, "")}, images, Draws(400, 7, intervals=way), 0.95)["one"]
+    of_ratio = ratio_intervals({"one": Ratio(of, by, "")}, images, Draws(400, 7, intervals=way), 0.95)["one"]
     expected = resample_values({"": lambda weights: float((weights @ of) / (weights @ by))}, images, Draws(400, 7))[
         ""
     ].interval(0.95)
     tolerance = 1e-12 if way == "bootstrap" else 0.02
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=tolerance)
-    assert found.method == way
+    assert (of_ratio.low, of_ratio.high) == pytest.approx((expected.low, expected.high), abs=tolerance)
+    assert of_ratio.method == way
     # A share that is undefined on resamples is withheld.
     rare = Ratio(np.array([1.0, *[0.0] * 9]), np.array([1.0, *[0.0] * 9]), "no caption was changed")
     interval = ratio_intervals({"one": rare}, np.arange(10), Draws(200), 0.95)["one"]
@@ -260,19 +260,19 @@ def rows(name: str, lower: frozenset[str] = frozenset(), **scores: list[tuple[fl
 
 
 def values(compared: ComparedRows) -> tuple[dict[str, float], int, tuple[int, int]]:
-    found = compare_rule(compared, Draws(50, 0))
-    return {name: one.value for name, one in found.estimates.items()}, found.n, found.left_out
+    comparison = compare_rule(compared, Draws(50, 0))
+    return {name: estimate.value for name, estimate in comparison.estimates.items()}, comparison.n, comparison.left_out
 
 
 def test_share_that_falls_is_compared_whichever_way_a_metric_points():
     scores = [(2.0, 1.0), (2.0, 2.0), (2.0, 3.0), (2.0, 1.0)]
-    found = values(rows("falls.negation", frozenset({"errors"}), points=scores, errors=scores))
-    assert found == ({"points": 0.5, "errors": 0.25}, 4, (0, 4))
+    numbers = values(rows("falls.negation", frozenset({"errors"}), points=scores, errors=scores))
+    assert numbers == ({"points": 0.5, "errors": 0.25}, 4, (0, 4))
 
 
 def test_of_rules_that_say_the_same_the_share_that_stays_is_compared():
-    found = values(rows("equal.case", a=[(1.0, 1.0), (1.0, 1.0 + 1e-15)], b=[(1.0, 2.0), (1.0, 0.0)]))
-    assert found[0] == {"a": 1.0, "b": 0.0}
+    numbers = values(rows("equal.case", a=[(1.0, 1.0), (1.0, 1.0 + 1e-15)], b=[(1.0, 2.0), (1.0, 0.0)]))
+    assert numbers[0] == {"a": 1.0, "b": 0.0}
 
 
 def test_captions_that_were_not_changed_say_nothing_and_those_that_one_cannot_score_are_left_out():
@@ -301,14 +301,14 @@ def test_letters_of_a_run_are_those_of_the_comparison(tmp_path: Path, capsys: py
     for name in ("falls.end_cut", "equal.synonym"):
         code = main(["compare", str(folder), "--statistic", name, "--bootstrap", "300", "--format", "json"])
         (compared,) = json.loads(capsys.readouterr().out)
-        letters = {one["name"]: one["letters"] for one in compared["compared"]}
+        letters = {row["name"]: row["letters"] for row in compared["compared"]}
         assert (code, letters) == (0, record.significance[name].groups)
-        of_rule = [one for one in run.results if f"{one.statistic}.{one.category}" == name]
-        assert {one.metric: record.letters(one) for one in of_rule} == letters
+        of_rule = [result for result in run.results if f"{result.statistic}.{result.category}" == name]
+        assert {result.metric: record.letters(result) for result in of_rule} == letters
         assert len(set(letters.values())) > 1
-    others = [one for one in run.results if one.statistic in ("change", "pays", "rises")]
+    others = [result for result in run.results if result.statistic in ("change", "pays", "rises")]
     assert others
-    assert not any(record.letters(one) for one in others)
+    assert not any(record.letters(result) for result in others)
 
 
 def test_statistic_of_another_rule_is_refused_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -79,9 +79,9 @@ def change(rule: str, text: str, *references: str, **keys) -> str:
     ],
 )
 def test_rule_changes_a_caption(rule: str, text: str, expected: str):
-    found = {change(rule, text, seed=seed) for seed in range(20)}
-    assert expected in found
-    assert text not in found
+    changed = {change(rule, text, seed=seed) for seed in range(20)}
+    assert expected in changed
+    assert text not in changed
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_rule_says_why_it_leaves_a_caption(rule: str, text: str, references: lis
 
 def test_adjective_belongs_to_the_last_noun_of_its_phrase_and_one_behind_a_verb_to_none():
     (read,) = ListsReader(WORDS).read(["A small red wooden car door is red near houses and blue"])
-    words = [one.text for one in read.tokens]
-    found = [(words[at], words[noun]) for at, noun in read.modifiers]
-    assert found == [("small", "door"), ("red", "door"), ("wooden", "door")]
-    assert [one.text for one in read.tokens if one.kind == "adjective"][3:] == ["red", "blue"]
+    words = [token.text for token in read.tokens]
+    pairs = [(words[at], words[noun]) for at, noun in read.modifiers]
+    assert pairs == [("small", "door"), ("red", "door"), ("wooden", "door")]
+    assert [token.text for token in read.tokens if token.kind == "adjective"][3:] == ["red", "blue"]
 
 
 def test_choice_among_places_follows_from_seed_rule_and_caption():

@@ -16,15 +16,15 @@ def read(rows: str) -> ReadCaption:
 
     words, lemmas, pos, tags, deps, heads = zip(*(row.split() for row in rows.strip().splitlines()), strict=True)
     doc = Doc(
-        spacy.blank("en").vocab, words=[one.rstrip("_") for one in words], lemmas=list(lemmas), pos=list(pos),
-        tags=list(tags), deps=list(deps), heads=[int(one) for one in heads],
-        spaces=[not one.endswith("_") for one in words],
+        spacy.blank("en").vocab, words=[word.rstrip("_") for word in words], lemmas=list(lemmas), pos=list(pos),
+        tags=list(tags), deps=list(deps), heads=[int(head) for head in heads],
+        spaces=[not word.endswith("_") for word in words],
     )  # fmt: skip
     return read_doc(doc, load())
 
 
-def texts(found: ReadCaption, numbers: tuple[int, ...]) -> list[str]:
-    return [found.tokens[number].text for number in numbers]
+def texts(caption: ReadCaption, numbers: tuple[int, ...]) -> list[str]:
+    return [caption.tokens[number].text for number in numbers]
 
 
 RUNS = """
@@ -43,17 +43,17 @@ walls wall NOUN NNS dobj 6
 
 
 def test_parse_gives_kinds_phrases_modifiers_and_what_to_deny():
-    found = read(RUNS)
-    assert [one.kind for one in found.tokens] == [
+    caption = read(RUNS)
+    assert [token.kind for token in caption.tokens] == [
         "other", "adjective", "adjective", "noun", "other", "noun", "other", "number", "adjective", "noun", "mark",
     ]  # fmt: skip
-    assert found.tokens[9].plural
-    assert found.tokens[9].lemma == "wall"
-    assert found.nouns == {"sled", "snow", "wall"}
-    assert texts(found, found.relations) == ["on"]
-    assert found.phrases == ((4, 6),)
-    assert found.modifiers == ((1, 3), (2, 3), (8, 9))
-    assert found.negations == ((6, "does not pass"),)
+    assert caption.tokens[9].plural
+    assert caption.tokens[9].lemma == "wall"
+    assert caption.nouns == {"sled", "snow", "wall"}
+    assert texts(caption, caption.relations) == ["on"]
+    assert caption.phrases == ((4, 6),)
+    assert caption.modifiers == ((1, 3), (2, 3), (8, 9))
+    assert caption.negations == ((6, "does not pass"),)
 
 
 HELPED = """
@@ -69,11 +69,11 @@ barking bark VERB VBG acl 6
 
 
 def test_helping_verb_is_denied_once_and_a_side_says_where():
-    found = read(HELPED)
-    assert found.negations == ((1, "are not"), (7, "not barking"))
-    assert texts(found, found.relations) == ["top"]
+    caption = read(HELPED)
+    assert caption.negations == ((1, "are not"), (7, "not barking"))
+    assert texts(caption, caption.relations) == ["top"]
     # All behind "on" is more than half of the caption.
-    assert found.phrases == ((5, 8),)
+    assert caption.phrases == ((5, 8),)
 
 
 DENIED = """
@@ -90,11 +90,11 @@ shot shot NOUN NN pobj 3
 
 
 def test_what_is_denied_joined_or_said_of_to_be_is_left():
-    found = read(DENIED)
-    assert found.negations == ()
-    assert found.modifiers == ()
-    assert found.phrases == ()
-    assert [one.kind for one in found.tokens[5:8]] == ["other", "mark", "other"]
+    caption = read(DENIED)
+    assert caption.negations == ()
+    assert caption.modifiers == ()
+    assert caption.phrases == ()
+    assert [token.kind for token in caption.tokens[5:8]] == ["other", "mark", "other"]
 
 
 def test_wordnet_has_sisters_of_things_by_their_first_senses():
@@ -110,4 +110,4 @@ def test_wordnet_has_sisters_of_things_by_their_first_senses():
     assert known.sisters("idea") == ()
     assert known.sisters("no such word") == ()
     # No phrase, no name, no plural.
-    assert all(one.isalpha() and one.islower() for tier in known.sisters("dog") for one in tier)
+    assert all(word.isalpha() and word.islower() for tier in known.sisters("dog") for word in tier)

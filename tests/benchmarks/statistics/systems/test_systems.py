@@ -226,12 +226,12 @@ def test_calibrated_ties_are_those_of_there(case: dict[str, Any], by: str):
     accuracy, epsilon = case["printed"][f"acc23 {by}"]
     statistic = AccuracyEq(BY[by])  # pyright: ignore[reportArgumentType]
     assert value_of(statistic, rated_of(case)) == pytest.approx(accuracy, abs=1e-12)
-    found = float(statistic.remark(rated_of(case)).removeprefix("ε = "))
+    calibrated = float(statistic.remark(rated_of(case)).removeprefix("ε = "))
     if (case["name"], by) == ("fourteen systems", "sys"):
         # The running sum there drifts by 1e-15, which chooses among equal accuracies: ours is the smallest.
-        assert found == 0.014474 < epsilon
+        assert calibrated == 0.014474 < epsilon
     else:
-        assert found == pytest.approx(epsilon, rel=1e-5, abs=1e-12)
+        assert calibrated == pytest.approx(epsilon, rel=1e-5, abs=1e-12)
 
 
 @pytest.mark.parametrize("by", BY)
