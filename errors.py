@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 
 
 class BenchError(Exception):
@@ -110,6 +111,15 @@ def require_counts(fault: type[Exception], **numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise fault(f"'{name}' must be a whole number above 0, not {number!r}")
+
+
+@contextmanager
+def writing(place: object, hint: str = "") -> Generator[None]:
+    """Raise an ``OSError`` in the block as a ``UsageError``: the place cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{place}: cannot be written: {error.strerror or error}", hint) from error
 
 
 def counted(number: float, noun: str) -> str:

@@ -86,7 +86,7 @@ def read_rows(path: Path, key: str | None = None) -> Iterator[Row | BadRow]:
         raise DataError(_no_keys(path, key))
     match path.suffix:
         case ".jsonl" | ".ndjson":
-            yield from _jsonl(path)
+            yield from (row for _, row in read_lines(path))
         case ".json":
             yield from _json(path, key)
         case ".csv" | ".tsv":
@@ -145,14 +145,18 @@ def is_number(value: Any) -> bool:
         return False
 
 
-def parse_json(text: str) -> Any:
-    """Parse JSON; NaN and Infinity, which JSON does not have, and a key given twice are refused.
+def parse_json(text: str, nan: bool = False) -> Any:
+    """Parse JSON; a key given twice is refused.
+
+    Args:
+        text: The text.
+        nan: Whether it may have NaN and Infinity, which JSON does not have.
 
     Raises:
         ValueError: The text is not JSON.
     """
     try:
-        return _DECODER.decode(text)
+        return (_NAN_DECODER if nan else _DECODER).decode(text)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
 
@@ -190,6 +194,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # Creating a decoder takes as long as reading a row.
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=unique_keys)
+_NAN_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
 def _twice(names: Iterable[str]) -> str | None:
@@ -197,28 +202,33 @@ def _twice(names: Iterable[str]) -> str | None:
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
-def _jsonl(path: Path) -> Iterator[Row | BadRow]:
+def read_lines(path: Path, nan: bool = False) -> Iterator[tuple[str, Row | BadRow]]:
+    """Yield place and row of each line of a jsonl file that is not empty.
+
+    Args:
+        path: The file.
+        nan: Whether numbers may be NaN and infinite.
+    """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
-            text = decode_line(line)
+            text, place = decode_line(line), f"{path.name}:{number}"
             if text is None:
-                yield BadRow(f"{path.name}:{number}", "not UTF-8")
+                yield place, BadRow(place, "not UTF-8")
             elif text and not text.isspace():
                 try:
-                    row = parse_json(text)
+                    row = parse_json(text, nan)
                 except ValueError as error:
-                    yield BadRow(f"{path.name}:{number}", f"not JSON: {error}")
-                    continue
-                yield row if isinstance(row, dict) else BadRow(f"{path.name}:{number}", "not a JSON object")
+                    row = BadRow(place, f"not JSON: {error}")
+                yield place, row if isinstance(row, dict | BadRow) else BadRow(place, "not a JSON object")
 
 
 def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
     if _holds_lines(path):
         if key is not None:
             raise DataError(_no_keys(path, key))
-        yield from _jsonl(path)
+        yield from (row for _, row in read_lines(path))
         return
     content = load_json(path)
     if isinstance(content, dict):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic_files import write_whole
-from ..errors import UsageError
+from ..errors import UsageError, writing
 from ..permissions import SERVERS_VARIABLE, Permissions
 
 if TYPE_CHECKING:
@@ -264,10 +264,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         UsageError: It cannot be written.
     """
-    try:
+    with writing(path):
         write_whole(path, text)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def describe_model_folder(name: str | None, overrides: Collection[str] = ()) -> str:

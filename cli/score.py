@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic_files import written_whole
-from ..errors import UsageError
+from ..errors import UsageError, writing
 from ..paths import is_file
 from .options import ENGINE, JUDGE, PERMISSIONS, add_options, execution_of, tell
 
@@ -107,19 +107,16 @@ def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
 def _write(result: ScoreTable, path: Path) -> None:
     from ..benchmarks.tables.text import csv_lines, json_lines
 
-    try:
-        with written_whole(path) as draft:
-            if path.suffix == ".parquet":
-                _write_parquet(result, draft)
-                return
-            with draft.open("w", encoding="utf-8", newline="") as file:
-                if path.suffix == ".jsonl":
-                    # Not by pandas, which rounds to ten digits.
-                    file.writelines(line for piece in result.pieces() for line in json_lines(piece))
-                else:
-                    file.writelines(line + "\n" for line in csv_lines(result))
-    except OSError as error:
-        raise UsageError(f"--output {path}: cannot be written: {error.strerror or error}") from error
+    with writing(f"--output {path}"), written_whole(path) as draft:
+        if path.suffix == ".parquet":
+            _write_parquet(result, draft)
+            return
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            if path.suffix == ".jsonl":
+                # Not by pandas, which rounds to ten digits.
+                file.writelines(line for piece in result.pieces() for line in json_lines(piece))
+            else:
+                file.writelines(line + "\n" for line in csv_lines(result))
 
 
 def _write_parquet(result: ScoreTable, path: Path) -> None:

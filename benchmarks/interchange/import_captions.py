@@ -17,13 +17,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
-from ...atomic_files import written_whole
-from ...errors import DataError, UsageError, did_you_mean
-from ...rows import BadRow, decode_line, is_number, load_json, parse_number, read_rows, unique_keys
+from ...atomic_files import write_whole
+from ...errors import DataError, UsageError, did_you_mean, writing
+from ...rows import BadRow, is_number, load_json, parse_number, read_lines, read_rows
 from ..inputs.items import references_of
 
 KEYS = (
@@ -113,24 +114,16 @@ def read_samples(path: Path) -> Iterator[LoggedRow | BadRow]:
         A caption, or the error of a line.
     """
     first_filter = None
-    for place, row in objects_of(path):
-        if isinstance(row, str):
-            yield BadRow(place, row)
+    # Both harnesses write NaN for an undefined metric; the caption of that row is still valid.
+    for place, row in read_lines(path, nan=True):
+        if isinstance(row, BadRow):
+            yield row
             continue
         first_filter = first_filter or row.get("filter")
         if row.get("filter") != first_filter:
             yield BadRow(place, f"is of filter '{row.get('filter')}'; those of '{first_filter}' are read")
         else:
             yield _logged_sample(place, row)
-
-
-def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
-    """Yield place and JSON object, or error, of each non-empty line."""
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-                yield f"{path.name}:{number}", _parse(line)
 
 
 def logged_results(path: Path) -> dict[str, float]:
@@ -161,20 +154,6 @@ def logged_results(path: Path) -> dict[str, float]:
         }
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return {}
-
-
-def _parse(line: bytes) -> dict[str, Any] | str:
-    """Return the JSON object of a line, or an error."""
-    text = decode_line(line)
-    if text is None:
-        return "not UTF-8"
-    try:
-        # Both harnesses write NaN for an undefined metric; the caption of that row is still valid.
-        row = json.loads(text, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        cut = "" if text.endswith("}") else " (is the line cut off?)"
-        return f"not JSON{cut}: {error}"
-    return row if isinstance(row, dict) else "not a JSON object"
 
 
 def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
@@ -222,17 +201,6 @@ def _answers(responses: Any) -> list[str]:
 # --- tables of VLMEvalKit
 
 
-def read_table(path: Path) -> Iterator[LoggedRow | BadRow]:
-    """Yield the captions of a table of predictions: ``.xlsx``, ``.tsv``, ``.csv`` or ``.json``.
-
-    Raises:
-        DataError: The file cannot be read, or openpyxl is missing for ``.xlsx``.
-    """
-    rows = _xlsx(path) if path.suffix == ".xlsx" else read_rows(path)
-    for number, row in enumerate(rows, 1):
-        yield row if isinstance(row, BadRow) else _logged_prediction(f"{path.name}: row {number}", row)
-
-
 def logged_scores(path: Path) -> dict[str, float]:
     """Return the values of ``NAME_score.json``, which VLMEvalKit's caption scorer writes next to ``NAME.xlsx``.
 
@@ -272,34 +240,23 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _xlsx(path: Path) -> Iterator[dict[str, Any] | BadRow]:
-    import zipfile
+def _xlsx(path: Path) -> Iterator[dict[str, Any]]:
+    import pandas
 
     try:
-        import openpyxl
         from openpyxl.utils.escape import unescape
-        from openpyxl.utils.exceptions import InvalidFileException
+
+        table = pandas.read_excel(path, dtype=object, na_filter=False)
     except ImportError as error:
         raise DataError(
             f"{path}: reading .xlsx needs openpyxl, which is not installed",
             'Install it with: pip install "capbench[xlsx]", or have VLMEvalKit write PRED_FORMAT=tsv.',
         ) from error
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        try:
-            rows = book.worksheets[0].iter_rows(values_only=True)
-            head = [None if name is None else str(name) for name in next(rows, ())]
-            if not any(head):
-                raise DataError(f"{path}: its first sheet has no header row")
-            for row in rows:
-                cells = (unescape(cell) if isinstance(cell, str) else cell for cell in row)
-                named = {name: cell for name, cell in zip(head, cells, strict=False) if name is not None}
-                if any(cell is not None for cell in named.values()):
-                    yield named
-        finally:
-            book.close()
-    except (zipfile.BadZipFile, InvalidFileException, KeyError, OSError, ValueError, SyntaxError) as error:
+    except Exception as error:
+        # The errors of damaged workbooks have no common class.
         raise DataError(f"{path}: cannot be read as an .xlsx workbook: {error}", "Is the file complete?") from error
+    for row in table.to_dict("records"):
+        yield {str(name): unescape(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 
 # --- all formats
@@ -313,22 +270,25 @@ class Format(NamedTuple):
     results: Callable[[Path], dict[str, float]]
 
 
-def _coco(path: Path) -> Iterator[LoggedRow | BadRow]:
-    for number, row in enumerate(read_rows(path), 1):
-        place = f"{path.name}: row {number}"
-        if isinstance(row, BadRow):
-            yield row
-        elif not isinstance(row.get("caption"), str):
-            yield BadRow(place, f"has no caption that is a text; its keys are {', '.join(row)}")
-        else:
-            yield LoggedRow(place, row["caption"], {key: row[key] for key in row if key != "caption"})
+def _logged_result(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
+    if not isinstance(row.get("caption"), str):
+        return BadRow(place, f"has no caption that is a text; its keys are {', '.join(row)}")
+    return LoggedRow(place, row["caption"], {key: row[key] for key in row if key != "caption"})
+
+
+def _read_table(
+    logged: Callable[[str, Mapping[str, Any]], LoggedRow | BadRow], path: Path
+) -> Iterator[LoggedRow | BadRow]:
+    """Yield the captions of a table (``.xlsx``, ``.tsv``, ``.csv`` or ``.json``), each from its place and row."""
+    for number, row in enumerate(_xlsx(path) if path.suffix == ".xlsx" else read_rows(path), 1):
+        yield row if isinstance(row, BadRow) else logged(f"{path.name}: row {number}", row)
 
 
 FORMATS = {
     "lmms-eval": Format("sample log of lmms-eval", read_samples, logged_results),
     "lm-eval": Format("sample log of lm-eval", read_samples, logged_results),
-    "vlmevalkit": Format("table of VLMEvalKit", read_table, logged_scores),
-    "coco": Format("COCO result file", _coco, lambda path: {}),
+    "vlmevalkit": Format("table of VLMEvalKit", partial(_read_table, _logged_prediction), logged_scores),
+    "coco": Format("COCO result file", partial(_read_table, _logged_result), lambda path: {}),
 }
 
 
@@ -418,7 +378,7 @@ def detect(path: Path) -> str:
         )
     # The first line may be broken, so check a few.
     lines = path.suffix in (".jsonl", ".ndjson")
-    first = islice((row for _, row in objects_of(path)) if lines else read_rows(path), 20)
+    first = islice((row for _, row in read_lines(path, nan=True)) if lines else read_rows(path), 20)
     rows = [row for row in first if isinstance(row, dict)]
     for row in rows:
         if "doc_id" in row and ("filtered_resps" in row or "resps" in row):
@@ -441,13 +401,10 @@ def write_captions(imported: CaptionImport, path: Path) -> None:
     Raises:
         UsageError: The file cannot be written.
     """
-    try:
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in imported.rows)
+    with writing(f"-o {path}"):
         # An unpaired surrogate cannot be encoded; a backslash escape makes it valid JSON.
-        with written_whole(path) as draft, draft.open("w", encoding="utf-8", errors="backslashreplace") as lines:
-            for row in imported.rows:
-                lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise UsageError(f"-o {path}: cannot be written: {error.strerror or error}") from error
+        write_whole(path, text.encode("utf-8", "backslashreplace"))
 
 
 def _choose_key(logged: Sequence[LoggedRow], wanted: str) -> tuple[str, list[str]]:

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ...atomic_files import write_whole, written_whole
-from ...errors import DataError, UsageError
+from ...atomic_files import write_whole
+from ...errors import DataError, writing
 from ...rows import BadRow
 from ..records.hashes import plain
 from ..records.task_run import TaskRun
@@ -50,7 +50,7 @@ def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], li
             moment += timedelta(microseconds=1)
         taken.add(results)
         hashes = {}
-        try:
+        with writing(f"-o {folder}"):
             place.mkdir(parents=True, exist_ok=True)
             for run in group:
                 try:
@@ -60,19 +60,13 @@ def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], li
                     continue
                 name = re.sub(r"[\\/\x00]+|^\.+", "_", run.record.task)
                 path = place / f"samples_{name}_{_stamp(moment)}.jsonl"
-                with (
-                    written_whole(path) as draft,
-                    draft.open("w", encoding="utf-8", errors="backslashreplace") as lines,
-                ):
-                    for sample in samples:
-                        lines.write(json.dumps(plain(sample), ensure_ascii=False) + "\n")
+                lines = "".join(json.dumps(plain(sample), ensure_ascii=False) + "\n" for sample in samples)
+                write_whole(path, lines.encode("utf-8", "backslashreplace"))
                 hashed = (s["doc_hash"] + s["prompt_hash"] + s["target_hash"] for s in samples)
                 hashes[run.record.task] = _hash("".join(hashed))
                 written.append(path)
             text = json.dumps(plain(_merged(group, latest, hashes)), indent=2, ensure_ascii=False)
             write_whole(results, text.encode("utf-8", "backslashreplace"))
-        except OSError as error:
-            raise UsageError(f"-o {folder}: cannot be written: {error.strerror or error}") from error
         written.append(results)
     return written, without
 

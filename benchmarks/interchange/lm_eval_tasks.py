@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import Any
 
 from ...atomic_files import write_whole
-from ...errors import DataError, UsageError
+from ...errors import DataError, UsageError, writing
 from ...permissions import permitted
 from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
@@ -140,12 +140,10 @@ def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
     written = []
     for task in exported:
         place = folder / task.name
-        try:
+        with writing(place):
             place.mkdir(parents=True, exist_ok=True)
             write_whole(place / "utils.py", _module(task))
             write_whole(place / f"{task.name}.yaml", _task_file(task))
-        except OSError as error:
-            raise UsageError(f"{place}: cannot be written: {error.strerror}") from error
         written.append(place / f"{task.name}.yaml")
     return written
 

@@ -17,7 +17,7 @@ from ...adapters.contracts import UNLIMITED, ScoredPairs
 from ...adapters.images.handles import image_suffix
 from ...adapters.judges.responses import RecordedResponses, asked
 from ...atomic_files import write_whole, written_whole
-from ...errors import MetricError, UsageError
+from ...errors import MetricError, UsageError, writing
 from ...progress import Progress, silent
 from ...tasks.index import build_index
 from ..inputs.failures import FailureLog, FailureSummary, summarise
@@ -81,11 +81,9 @@ class WantedRows:
         content = image.encoded()
         file = self.images / f"{hashlib.sha256(content).hexdigest()}{image_suffix(content)}"
         if not file.exists():
-            try:
+            with writing(self.images):
                 self.images.mkdir(parents=True, exist_ok=True)
                 write_whole(file, content)
-            except OSError as error:
-                raise UsageError(f"{self.images}: cannot be written: {error.strerror or error}") from error
         return {"image_file": str(file)}
 
 
@@ -226,27 +224,25 @@ def _written(
             ``allow_outside``.
     """
     failures = FailureLog(strict=False)
-    try:
-        with (
-            written_whole(output) as draft,
-            draft.open("w", encoding="utf-8", errors="backslashreplace") as file,
-            tempfile.TemporaryDirectory() as place,
-            Store(Path(place) / "store.sqlite") as store,
-        ):
-            rows = WantedRows(file.write, images)
-            collecting = collect(rows)
-            for entry in build_index(include_path).resolve(tasks):
-                takes_metrics = load_bound(entry.path)[2].takes_metrics
-                resolved = resolve_call(
-                    [entry.name],
-                    metric_names=metrics if takes_metrics else (),
-                    include_path=include_path,
-                    **collecting,
-                    **call,
-                )
-                _ask(resolved, rows, failures, store, progress)
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from error
+    with (
+        writing(output),
+        written_whole(output) as draft,
+        draft.open("w", encoding="utf-8", errors="backslashreplace") as file,
+        tempfile.TemporaryDirectory() as place,
+        Store(Path(place) / "store.sqlite") as store,
+    ):
+        rows = WantedRows(file.write, images)
+        collecting = collect(rows)
+        for entry in build_index(include_path).resolve(tasks):
+            takes_metrics = load_bound(entry.path)[2].takes_metrics
+            resolved = resolve_call(
+                [entry.name],
+                metric_names=metrics if takes_metrics else (),
+                include_path=include_path,
+                **collecting,
+                **call,
+            )
+            _ask(resolved, rows, failures, store, progress)
     return rows.count, summarise(failure for failure in failures.entries if not failure.reason.endswith(NO_ANSWER))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...atomic_files import DRAFT, draft_beside, remove_abandoned, write_whole
 from ...boundary import unlinked
-from ...errors import DataError, UsageError
+from ...errors import UsageError, writing
 from ...tasks.index import TaskIndex, build_index
 from .board import Board, BoardRun, OmittedRun, TaskTable
 from .collect import collect
@@ -35,20 +35,15 @@ def build(runs: Path, output: Path, readme_of_repository: Path | None = None) ->
         readme_of_repository: A Markdown file; the top rows are written between its two markers.
 
     Raises:
-        UsageError: ``runs`` is a file.
-        DataError: The leaderboard cannot be written, or the Markdown file has no markers.
+        UsageError: ``runs`` is a file, or the leaderboard cannot be written.
+        DataError: The Markdown file has no markers.
     """
     board, files = leaderboard_files(runs)
     text = with_excerpt(readme_of_repository, board) if readme_of_repository else ""
-    try:
+    with writing(output, "Choose another folder with --output."):
         _write(files, output)
         if readme_of_repository:
             write_whole(readme_of_repository, text)
-    except OSError as error:
-        raise DataError(
-            f"cannot write the leaderboard to {output}: {error.strerror or error}",
-            "Choose another folder with --output.",
-        ) from error
     return board
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xml.sax.saxutils import escape
 
 from ...atomic_files import write_whole
-from ...errors import UsageError, did_you_mean
+from ...errors import UsageError, did_you_mean, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -176,7 +176,5 @@ def write_figure(figure: Figure, path: Path) -> None:
         named = f'<title id="title">{escape(title)}</title>\n <desc id="description">{escape(text)}</desc>'
         marked = '<svg role="img" aria-labelledby="title description" '
         content = content.replace(head.encode(), named.encode(), 1).replace(b"<svg ", marked.encode(), 1)
-    try:
+    with writing(path):
         write_whole(path, content)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ...atomic_files import write_whole
-from ...errors import UsageError, counted
+from ...errors import counted, writing
 from ..protocols.agreement import task_of_ratings
 from ..protocols.preference import task_of_choices
 from .session import IMAGES, Answer, Key, Session
@@ -70,12 +70,10 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
         f"# 'bench data {session.design.task}' shows the conditions for redistribution.\n"
     )
     path = session.folder / f"{name}.yaml"
-    try:
+    with writing(session.folder):
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in judged)
         write_whole(session.folder / f"{name}.jsonl", text)
         write_whole(path, head + yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
-    except OSError as error:
-        raise UsageError(f"{session.folder}: cannot be written: {error.strerror or error}") from error
     return TaskFiles(name, path, len(judged), len(rows) - len(judged))
 
 

@@ -11,7 +11,7 @@ import shutil
 import threading
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from ...atomic_files import DRAFT, draft_beside, flush, put_in_place, remove_abandoned
 from ...boundary import links_outside
-from ...errors import DataError, UsageError
+from ...errors import DataError, UsageError, writing
 from ...rows import parse_json
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
@@ -253,7 +253,8 @@ def begin(
         UsageError: The folder is not empty, or cannot be written.
     """
     draft = draft_beside(folder)
-    try:
+    with writing(f"--output {folder}", "Choose another folder."), ExitStack() as stack:
+        stack.callback(shutil.rmtree, draft, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(folder.parent.glob(f"{DRAFT}*"))
         (draft / IMAGES).mkdir(parents=True)
@@ -285,12 +286,6 @@ def begin(
         text = design_text(design, hashlib.sha256(lines).hexdigest())
         (draft / DESIGN).write_text(text, encoding="utf-8")
         put_in_place(draft, folder)
-    except OSError as error:
-        raise UsageError(
-            f"--output {folder}: cannot be written: {error.strerror or error}", "Choose another folder."
-        ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return Session(folder, design, tuple(named))
 
 

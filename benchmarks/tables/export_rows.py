@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...atomic_files import write_whole, written_whole
-from ...errors import UsageError
+from ...errors import writing
 from ..records.task_run import TaskRun
 from .results import render, result_rows
 from .text import csv_text
@@ -55,7 +55,7 @@ def write_table(runs: Sequence[TaskRun], fmt: str, path: Path) -> None:
     Raises:
         UsageError: It cannot be written.
     """
-    try:
+    with writing(f"-o {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         if fmt == "parquet":
             import pyarrow.parquet
@@ -68,5 +68,3 @@ def write_table(runs: Sequence[TaskRun], fmt: str, path: Path) -> None:
             write_whole(path, csv_text(rows) + "\n")
         else:
             write_whole(path, render(runs, "latex") + "\n")
-    except OSError as error:
-        raise UsageError(f"-o {path}: cannot be written: {error.strerror or error}") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...atomic_files import draft_beside
-from ...errors import BenchError, UsageError
+from ...errors import BenchError, UsageError, writing
 from ...progress import Reporter
 from .app import ASSETS, page_of_address
 from .finding import NOTHING
@@ -43,11 +43,10 @@ def export(site: Site, folder: Path, progress: Reporter) -> int:
         raise UsageError(f"--export {folder}: already exists", "Choose a new folder, or remove this one.")
     draft = draft_beside(folder)
     try:
-        draft.mkdir(parents=True)
-        written = _write(site, draft, progress)
-        draft.rename(folder)
-    except OSError as error:
-        raise UsageError(f"--export {folder}: cannot be written: {error.strerror or error}") from error
+        with writing(f"--export {folder}"):
+            draft.mkdir(parents=True)
+            written = _write(site, draft, progress)
+            draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return written

@@ -116,7 +116,7 @@ def test_reasons_of_single_lines(bench):
     assert "c.jsonl: 1 captions" in done.out
     for line in (
         "2: is of filter 'strict'; those of 'none' are read",
-        "3: not JSON (is the line cut off?): ",
+        "3: not JSON: ",
         "4: has no answer that is a text",
         "5: has no 'image_id' that names its document",
         "6: has no 'image_id'",

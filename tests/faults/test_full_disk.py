@@ -14,7 +14,7 @@ from finished_runs import make_record, write_record
 from capbench.benchmarks.leaderboard.build import build
 from capbench.benchmarks.records.files import write_run
 from capbench.benchmarks.records.record import Record
-from capbench.errors import DataError
+from capbench.errors import DataError, UsageError
 
 KIB = 1024
 SIZE = 512 * KIB
@@ -74,7 +74,7 @@ def test_leaderboard_that_does_not_fit_leaves_the_earlier_one(disk: Path, tmp_pa
     write_record(tmp_path / "runs", "two", make_record("other"))
     for free in range(0, 96 * KIB, 16 * KIB):
         leave(disk, free)
-        with pytest.raises(DataError, match="No space left on device"):
+        with pytest.raises(UsageError, match="No space left on device"):
             build(tmp_path / "runs", disk / "board")
         assert files(disk) == earlier
     assert not list(disk.rglob(".draft-*"))
