@@ -255,7 +255,7 @@ def _xlsx(path: Path) -> Iterator[dict[str, Any]]:
     except Exception as error:
         # The errors of damaged workbooks have no common class.
         raise DataError(f"{path}: cannot be read as an .xlsx workbook: {error}", "Is the file complete?") from error
-    for row in table.to_dict("records"):
+    for row in table[(table != "").any(axis="columns")].to_dict("records"):
         yield {str(name): unescape(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 

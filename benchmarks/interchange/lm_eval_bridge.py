@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
 from ...adapters.aliases import ModelSpec
@@ -22,7 +22,7 @@ from ...errors import BenchError, DataError, TaskError, UsageError
 from ...metrics import NoCache
 from ...permissions import Permissions, permit
 from ...progress import silent
-from ...tasks.documents import Documents, load_documents
+from ...tasks.documents import load_documents
 from ...tasks.index import IndexEntry, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog, describe
@@ -147,7 +147,7 @@ class LmEvalTask:
             for number in range(self._count)
         ]
         self._handles = [None] * self._count
-        for number, identity, values in read_numbered(job, self._plan.protocol.document_keys):
+        for number, identity, values in read_values(job, self._plan.protocol.document_keys, FailureLog(strict=False)):
             rows[number] |= {
                 "id": identity,
                 "candidates": _texts(values.get("doc_to_candidate") or values.get("doc_to_candidates")),
@@ -331,31 +331,6 @@ def open_job(plan: PlannedRun, locations: DataLocations, settings: RunSettings) 
     """
     documents = load_documents(plan.task, plan.path, locations)
     return Job(plan.task, documents, Models(), settings, NoCache(), silent, plan.pixels)
-
-
-def read_numbered(job: Job, keys: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield index, id and values of each usable document, as in ``read_values``."""
-    rows = _Counted(job.documents)
-    documents = replace(job.documents, rows=cast("Any", rows))
-    for identity, values in read_values(replace(job, documents=documents), keys, FailureLog(strict=False)):
-        yield rows.number, identity, values
-
-
-class _Counted:
-    """Rows with the index of the last one read."""
-
-    def __init__(self, documents: Documents) -> None:
-        self._rows = documents.rows
-        self.column_names = documents.columns
-        self.number = -1
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for number, row in enumerate(self._rows):
-            self.number = number
-            yield row
 
 
 def lm_eval_name(result: str) -> str:

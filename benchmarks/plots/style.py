@@ -25,15 +25,10 @@ BLUE, ORANGE, BLACK, GREY, PALE = "#0072B2", "#D55E00", "#000000", "#767676", "#
 """Okabe and Ito's colours, of different lightness; marks differ in shape, too."""
 
 _STYLE: dict[str, Any] = {
-    "font.family": "sans-serif",
     # The first comes with matplotlib. Where an SVG is shown without it, the others are no wider: nothing overlaps.
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica", "sans-serif"],
     "font.size": 8,
     "axes.titlesize": 9,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
     "figure.titlesize": 9,
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,

@@ -135,7 +135,7 @@ def read_documents(
         read: Reads one; raises :class:`UnusableDocument`.
         failures: Receives the documents that cannot be used.
     """
-    for identity, values in read_values(job, keys, failures):
+    for _, identity, values in read_values(job, keys, failures):
         document = Document(job, identity, values)
         try:
             samples = list(read(document))
@@ -153,8 +153,8 @@ def read_each(
         yield from samples
 
 
-def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield id and values of each usable document; rows without an id are named by their number.
+def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield number, id and values of each usable document; rows without an id are named by their number.
 
     Args:
         job: The run.
@@ -188,12 +188,12 @@ def read_values(job: Job, keys: Sequence[str], failures: FailureLog) -> Iterator
                 failures.add(identity, "data", "has an id that occurred before; the first one was kept")
                 continue
             seen.add(identity)
-        yield identity, absent | values
+        yield number, identity, absent | values
 
 
 def may_read_one_image(job: Job) -> bool:
     """Return whether a document names an image that may be read, or names none."""
-    for _, values in read_values(job, ("doc_to_image", "doc_to_images", "doc_to_pixels"), FailureLog(strict=False)):
+    for _, _, values in read_values(job, ("doc_to_image", "doc_to_images", "doc_to_pixels"), FailureLog(strict=False)):
         images = values["doc_to_images"] or pixels_value(values)
         for image in images if is_list(images) else [images]:
             handle = job.pixels(image)
@@ -205,4 +205,4 @@ def may_read_one_image(job: Job) -> bool:
 def count_references(job: Job) -> int:
     """Return the total number of references of the documents."""
     values = read_values(job, ("doc_to_target",), FailureLog(strict=False))
-    return sum(len(references_of(document["doc_to_target"])) for _, document in values)
+    return sum(len(references_of(document["doc_to_target"])) for _, _, document in values)

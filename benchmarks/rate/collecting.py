@@ -81,7 +81,7 @@ def collect(
     failures = FailureLog(strict=False)
     requests: list[CaptionRequest] = []
     references: list[tuple[str, ...]] = []
-    for identity, values in read_values(job, _KEYS, failures):
+    for _, identity, values in read_values(job, _KEYS, failures):
         target = references_of(values["doc_to_target"])
         if "doc_to_target" in task.templates and (fault := references_fault(target)):
             failures.add(identity, "reference", fault)

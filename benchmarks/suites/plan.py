@@ -165,7 +165,7 @@ def describe_references(index: TaskIndex, locations: DataLocations, name: str) -
     job = Job(planned.task, documents, Models(), RunSettings(), NoCache(), silent, planned.pixels)
     images = references = words = 0
     pairs: set[tuple[str, str]] = set()
-    for _, values in read_values(job, ("doc_to_id", "doc_to_target"), FailureLog(strict=True)):
+    for _, _, values in read_values(job, ("doc_to_id", "doc_to_target"), FailureLog(strict=True)):
         images += 1
         for reference in references_of(values["doc_to_target"]):
             split = reference.split()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -122,39 +122,14 @@ def score_histogram(label: str, histogram: Histogram, name: str) -> Chart:
     )
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """Groups of captions on the x axis of scores.
-
-    Attributes:
-        unit: Unit of the groups, as text.
-        names: Name of each group in tables.
-        places: Value of each group on its axis, rising.
-        counts: ``[groups][bins]`` captions.
-    """
-
-    unit: str
-    names: Sequence[str]
-    places: Sequence[float]
-    counts: Sequence[Sequence[int]]
-
-    @classmethod
-    def of(cls, histogram: Histogram, by: By) -> _Groups:
-        """Return the ratings of a histogram, or its numbers of words."""
-        if by == "by_rating":
-            names = [_short(round(rating, 2)) for rating in histogram.ratings]
-            return cls("human rating", names, histogram.ratings, histogram.rating_counts)
-        ends = list(itertools.pairwise(histogram.words))
-        names = [f"{low}–{high - 1}" if high - low > 1 else str(low) for low, high in ends]
-        return cls("words", names, [(low + high) / 2 for low, high in ends], histogram.word_counts)
-
-    @property
-    def across(self) -> list[float]:
-        """Position of each group on the x axis."""
-        low, high = min(self.places), max(self.places)
-        # Room for half a circle at either side.
-        pad = ACROSS / (len(self.places) + 1) / 2
-        return list(map(Scale(low, high, LEFT + pad, ACROSS - 2 * pad), self.places))
+def _groups(histogram: Histogram, by: By) -> tuple[str, list[str], Sequence[float], Sequence[Sequence[int]]]:
+    """Return the unit of the groups on the x axis, their names and values, and ``[groups][bins]`` captions."""
+    if by == "by_rating":
+        names = [_short(round(rating, 2)) for rating in histogram.ratings]
+        return "human rating", names, histogram.ratings, histogram.rating_counts
+    ends = list(itertools.pairwise(histogram.words))
+    names = [f"{low}–{high - 1}" if high - low > 1 else str(low) for low, high in ends]
+    return "words", names, [(low + high) / 2 for low, high in ends], histogram.word_counts
 
 
 def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating", full: bool = False) -> Chart:
@@ -167,60 +142,51 @@ def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating", f
         by: The x axis.
         full: Whether the table below has every count rather than a summary a group.
     """
-    groups = _Groups.of(histogram, by)
-    means = [mean for mean in map(histogram.mean, groups.counts) if mean is not None]
-    summary = f"{sum(map(sum, groups.counts)):,} captions by {groups.unit}"
-    if means:
-        summary += f"; mean score about {_short(means[0])} at the lowest, {_short(means[-1])} at the highest"
-    knots = [
-        (f"{x:.1f}", f"{_height(histogram, mean):.1f}")
-        for x, counts in zip(groups.across, groups.counts, strict=True)
-        if (mean := histogram.mean(counts)) is not None
-    ]
-    caption, heads = f"{label} by {groups.unit}", ("Captions", "Mean score, about")
-    rows = [(f"{sum(counts):,}", _short(histogram.mean(counts))) for counts in groups.counts]
+    unit, names, values, counts_of = _groups(histogram, by)
+    # Room for half a circle at either side.
+    pad = ACROSS / (len(values) + 1) / 2
+    across = list(map(Scale(min(values), max(values), LEFT + pad, ACROSS - 2 * pad), values))
+    up = Scale(histogram.edges[0], histogram.edges[-1], FLOOR, -DOWN)
+    means = list(map(histogram.mean, counts_of))
+    known = [mean for mean in means if mean is not None]
+    summary = f"{sum(map(sum, counts_of)):,} captions by {unit}"
+    if known:
+        summary += f"; mean score about {_short(known[0])} at the lowest, {_short(known[-1])} at the highest"
+    knots = [(f"{x:.1f}", f"{up(mean):.1f}") for x, mean in zip(across, means, strict=True) if mean is not None]
+    caption, heads = f"{label} by {unit}", ("Captions", "Mean score, about")
+    rows = [(f"{sum(counts):,}", _short(mean)) for counts, mean in zip(counts_of, means, strict=True)]
     if full:
-        caption = f"{label}: captions by {groups.unit} and by the middle of the score's bin"
+        caption = f"{label}: captions by {unit} and by the middle of the score's bin"
         heads = tuple(map(_short, histogram.centres))
-        rows = [tuple(f"{count:,}" for count in counts) for counts in groups.counts]
+        rows = [tuple(f"{count:,}" for count in counts) for counts in counts_of]
+    ends = zip(_ends_and_middle(histogram), (0, 4, 8), strict=True)
+    most = max((count for counts in counts_of for count in counts), default=0) or 1
+    largest = max(min(DOWN / len(histogram.counts), ACROSS / len(values)) * 0.62, 5)
     return Chart(
         name,
         label,
         summary,
-        groups.unit,
+        unit,
         "score",
-        [*_ticks_of_scores(histogram), *_ticks_of_groups(groups)],
+        [*(Tick(LEFT - 6, up(end) + at, "end", _short(end)) for end, at in ends), *_ticks_of_groups(across, names)],
         caption,
-        (groups.unit.capitalize(), *heads),
-        [(name, *row) for name, row in zip(groups.names, rows, strict=True)],
-        grid="".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in groups.across),
-        circles=list(_circles(histogram, groups)),
+        (unit.capitalize(), *heads),
+        [(name, *row) for name, row in zip(names, rows, strict=True)],
+        grid="".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in across),
+        circles=[
+            (f"{x:.1f}", f"{up(centre):.1f}", f"{max(largest * math.sqrt(count / most), 0.6):.1f}")
+            for x, counts in zip(across, counts_of, strict=True)
+            for centre, count in zip(histogram.centres, counts, strict=True)
+            if count
+        ],
         mean="M" + "L".join(" ".join(knot) for knot in knots) if len(knots) > 1 else "",
         knots=knots,
     )
 
 
-def _circles(histogram: Histogram, groups: _Groups) -> Iterator[tuple[str, str, str]]:
-    most = max((count for counts in groups.counts for count in counts), default=0) or 1
-    largest = max(min(DOWN / len(histogram.counts), ACROSS / len(groups.counts)) * 0.62, 5)
-    for x, counts in zip(groups.across, groups.counts, strict=True):
-        for centre, count in zip(histogram.centres, counts, strict=True):
-            if count:
-                radius = max(largest * math.sqrt(count / most), 0.6)
-                yield f"{x:.1f}", f"{_height(histogram, centre):.1f}", f"{radius:.1f}"
-
-
-def _ticks_of_scores(histogram: Histogram) -> list[Tick]:
-    ends = _ends_and_middle(histogram)
-    return [
-        Tick(LEFT - 6, _height(histogram, end) + at, "end", _short(end))
-        for end, at in zip(ends, (0, 4, 8), strict=True)
-    ]
-
-
-def _ticks_of_groups(groups: _Groups) -> list[Tick]:
+def _ticks_of_groups(across: Sequence[float], names: Sequence[str]) -> list[Tick]:
     shown: list[Tick] = []
-    for x, name in zip(groups.across, groups.names, strict=True):
+    for x, name in zip(across, names, strict=True):
         # Ratings may be unevenly spaced; names that would overlap are left out.
         if not shown or x - shown[-1].x >= _APART:
             # A bin is named by its lower end, as both ends would overlap with the next one.
@@ -230,10 +196,6 @@ def _ticks_of_groups(groups: _Groups) -> list[Tick]:
 
 def _ends_and_middle(histogram: Histogram) -> tuple[float, float, float]:
     return histogram.edges[0], (histogram.edges[0] + histogram.edges[-1]) / 2, histogram.edges[-1]
-
-
-def _height(histogram: Histogram, score: float) -> float:
-    return Scale(histogram.edges[0], histogram.edges[-1], FLOOR, -DOWN)(score)
 
 
 def _short(value: float | None) -> str:

@@ -47,7 +47,7 @@ class ByMood(Agreement):
     def rated_captions(self, job: Job, failures: FailureLog) -> Iterator[RatedCaption]:
         """Yield rated captions of the mood."""
         documents = read_values(job, ("doc_to_id", "doc_to_mood"), FailureLog(strict=False))
-        mood_of = {identity: values["doc_to_mood"] for identity, values in documents}
+        mood_of = {identity: values["doc_to_mood"] for _, identity, values in documents}
         for rated in super().rated_captions(job, failures):
             if mood_of[rated.sample.id] == self.settings.mood:
                 yield rated
@@ -84,7 +84,7 @@ class Naming(Protocol[NamingSettings]):
 
     def _names(self, job: Job, failures: FailureLog) -> dict[str, list[str]]:
         documents = read_values(job, self.document_keys, failures)
-        return {identity: values["doc_to_names"][: self.settings.names] for identity, values in documents}
+        return {identity: values["doc_to_names"][: self.settings.names] for _, identity, values in documents}
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read the names; there is nothing to score."""
