@@ -114,6 +114,21 @@ def require_counts(fault: type[Exception], **numbers: int | None) -> None:
 
 
 @contextmanager
+def extra(name: str, needed: str, fault: type[BenchError] = UsageError) -> Generator[None]:
+    """Raise an ``ImportError`` in the block as an error that says which extra of capbench to install.
+
+    Args:
+        name: The extra.
+        needed: What needs which package, as the beginning of a sentence.
+        fault: Kind of the error.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise fault(f"{needed}, which is not installed", f"pip install 'capbench[{name}]'") from error
+
+
+@contextmanager
 def writing(place: object, hint: str = "") -> Generator[None]:
     """Raise an ``OSError`` in the block as a ``UsageError``: the place cannot be written."""
     try:

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from ...errors import AdapterError
+from ...errors import AdapterError, extra
 from ..contracts import JudgeToken
 from ..images.reading import UnreadableImage
 
@@ -258,10 +258,8 @@ class ChatClient:
         Raises:
             AdapterError: No request can succeed, or the httpx2 package is missing.
         """
-        try:
+        with extra("openai", "a server of models needs the package httpx2", AdapterError):
             import httpx2
-        except ImportError as error:
-            raise AdapterError("package httpx2 is not installed", "pip install 'capbench[openai]'") from error
 
         async def work(give: Callable[[tuple[int, Outcome]], None]) -> None:
             waiting = iter(range(len(requests)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from ...errors import AdapterError
+from ...errors import AdapterError, extra
 from ...paths import is_file
 from .handles import VideoHandle
 
@@ -138,14 +138,9 @@ def _load_torch(path: Path) -> np.ndarray:
 
 
 def _decoded(path: Path) -> Iterator[Image.Image]:
-    try:
+    with extra("video", f"{path}: decoding videos needs the package PyAV", AdapterError):
         import av
         from av.error import FFmpegError
-    except ImportError as error:
-        raise AdapterError(
-            f"{path}: decoding videos needs the package PyAV, which is not installed.",
-            'pip install "capbench[video]"; features of frames in .npy or .pt files need no package.',
-        ) from error
     decoded = 0
     try:
         with av.open(str(path), options={"format_whitelist": _FORMATS, "protocol_whitelist": "file"}) as container:

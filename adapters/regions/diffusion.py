@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import AdapterError
+from ...errors import AdapterError, extra
 from ..checkpoint_identity import checkpoint_digest, hub_commit
 from ..checkpoints import first_line
 from ..devices import PRECISIONS, find_device, require_known, torch_dtype, torch_version
@@ -103,10 +103,6 @@ class DiffusionPainter(Painter):
 
 
 def _library() -> Any:
-    try:
+    with extra("paint", "painting images needs diffusers", AdapterError):
         import diffusers  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise AdapterError(
-            "painting images needs diffusers, which is not installed.", "pip install 'capbench[paint]'"
-        ) from error
     return diffusers

@@ -23,7 +23,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
 from ...atomic_files import write_whole
-from ...errors import DataError, UsageError, did_you_mean, writing
+from ...errors import DataError, UsageError, did_you_mean, extra, writing
 from ...rows import BadRow, is_number, load_json, parse_number, read_lines, read_rows
 from ..inputs.items import references_of
 
@@ -243,20 +243,16 @@ def _number(value: Any) -> float | None:
 def _xlsx(path: Path) -> Iterator[dict[str, Any]]:
     import pandas
 
-    try:
+    with extra("xlsx", f"{path}: reading .xlsx needs openpyxl", DataError):
         from openpyxl.utils.escape import unescape
-
+    try:
         table = pandas.read_excel(path, dtype=object, na_filter=False)
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading .xlsx needs openpyxl, which is not installed",
-            'Install it with: pip install "capbench[xlsx]", or have VLMEvalKit write PRED_FORMAT=tsv.',
-        ) from error
     except Exception as error:
         # The errors of damaged workbooks have no common class.
         raise DataError(f"{path}: cannot be read as an .xlsx workbook: {error}", "Is the file complete?") from error
-    for row in table[(table != "").any(axis="columns")].to_dict("records"):
-        yield {str(name): unescape(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+    for row in table.to_dict("records"):
+        if any(cell != "" for cell in row.values()):
+            yield {str(name): unescape(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
 
 
 # --- all formats

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xml.sax.saxutils import escape
 
 from ...atomic_files import write_whole
-from ...errors import UsageError, did_you_mean, writing
+from ...errors import UsageError, did_you_mean, extra, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,12 +59,8 @@ def style() -> Iterator[None]:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    try:
+    with extra("plot", "plots need the package matplotlib"):
         import matplotlib
-    except ImportError as error:
-        raise UsageError(
-            "plots need the package matplotlib, which is not installed", "pip install 'capbench[plot]'"
-        ) from error
     settings: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
     with matplotlib.rc_context(settings | _STYLE):
         yield

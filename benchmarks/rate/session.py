@@ -147,37 +147,31 @@ class Answers:
         *lines, rest = content.split(b"\n")
         log._size = len(content) - len(rest)
         for number, line in enumerate(lines, 1):
-            fault = log._take(line, ids)
-            if fault:
+            if not log._take(line, ids):
                 raise DataError(
-                    f"{path}:{number}: {fault}",
+                    f"{path}:{number}: is no answer to an open question of the session: {line[:100]!r}",
                     "It was edited, or is for other questions. Fix the line, or move the file out of the session.",
                 )
         return log
 
-    def _take(self, line: bytes, ids: set[str]) -> str:
+    def _take(self, line: bytes, ids: set[str]) -> bool:
+        """Take a line into account; return False if it is not valid."""
         try:
             row = parse_json(line.decode())
         except ValueError:
-            return "is not JSON"
-        if not isinstance(row, dict) or row.get("id") not in ids:
-            return "has an unknown item id"
-        system = row.get("system")
+            return False
         systems = self.session.design.systems
-        if self.session.together != (system is None) or (system is not None and system not in systems):
-            return f"has an unknown system: {system!r:.80}"
-        key: Key = row["id"], None if system is None else systems.index(system)
-        if row.get("undo") is True:
-            if not self.current or next(reversed(self.current)) != key:
-                return "undoes an answer that is not the last one"
+        known = (None,) if self.session.together else systems
+        if not isinstance(row, dict) or row.get("id") not in ids or row.get("system") not in known:
+            return False
+        key: Key = row["id"], None if self.session.together else systems.index(row["system"])
+        if row.get("undo") is True and key == next(reversed(self.current), None):
             del self.current[key]
-        elif "answer" not in row or not self.session.is_answer(row["answer"]):
-            return f"has an invalid answer: {row.get('answer')!r:.80}"
-        elif key in self.current:
-            return "is a second answer to the same question"
-        else:
+        elif "answer" in row and key not in self.current and self.session.is_answer(row["answer"]):
             self.current[key] = row["answer"]
-        return ""
+        else:
+            return False
+        return True
 
     def add(self, step: Step, answer: Answer) -> None:
         """Save an answer durably.

@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...errors import ExecutorError, UsageError, counted
+from ...errors import ExecutorError, UsageError, counted, extra
 from .executors import AHEAD, ONE_CORE, Executor, Resources, name_of, portable
 from .ray_sweeper import swept
 
@@ -358,10 +358,8 @@ def connected(address: str) -> Generator[None]:
     Raises:
         UsageError: Ray is not installed, or there is no cluster.
     """
-    try:
+    with extra("ray", "the engine 'ray' needs the package ray"):
         import ray
-    except ImportError as error:
-        raise UsageError(f"the engine 'ray' cannot be imported: {error}", 'pip install "capbench[ray]"') from error
     if ray.is_initialized():
         yield
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...atomic_files import own_name
-from ...errors import ExecutorError, UsageError, counted
+from ...errors import ExecutorError, UsageError, counted, extra
 from .executors import ONE_CORE, Executor, Resources, name_of, portable
 
 _LOOK_SECONDS = 1.0
@@ -104,12 +104,8 @@ class SlurmExecutor(Executor):
                 job.cancel(check=False)
 
     def _submit(self, shares: Sequence[Share], resources: Resources) -> list[Any]:
-        try:
+        with extra("slurm", "the engine 'slurm' needs the package submitit"):
             import submitit
-        except ImportError as error:
-            raise UsageError(
-                f"the engine 'slurm' cannot be imported: {error}", 'pip install "capbench[slurm]"'
-            ) from error
         if self._folder is None:
             raise UsageError(
                 "the engine 'slurm' needs a folder that all nodes see",

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 
 from ...adapters.regions.contracts import PackedMask, Region, WholeBox
-from ...errors import UsageError
+from ...errors import UsageError, extra
 
 
 def free_cells(hull: WholeBox, boxes: Sequence[WholeBox], scale: int) -> np.ndarray:
@@ -381,12 +381,8 @@ def opencv() -> Any:
     Raises:
         UsageError: It is not installed.
     """
-    try:
+    with extra("edges", "points near edges need OpenCV"):
         import cv2  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise UsageError(
-            "points near edges need OpenCV, which is not installed.", "pip install 'capbench[edges]'"
-        ) from error
     return cv2
 
 

@@ -196,7 +196,7 @@ def test_missing_openpyxl_names_the_extra(bench, monkeypatch: pytest.MonkeyPatch
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    bench("import", file, "-o", "c.jsonl").failed(1, 'pip install "capbench[xlsx]"')
+    bench("import", file, "-o", "c.jsonl").failed(1, "pip install 'capbench[xlsx]'")
 
 
 @pytest.mark.parametrize("raw", [b"", b"no zip", b"PK\x03\x04 cut"])

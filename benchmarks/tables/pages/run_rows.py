@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...published.values import citation
@@ -14,39 +13,23 @@ from .rendering import difference, ends, number
 _FIRST = 5
 
 
-@dataclass(frozen=True)
-class FailureRow:
-    """Samples or a metric that failed, or samples with a remark.
-
-    Attributes:
-        kind: ``metric``, ``left out``, ``failure``, ``counted as empty`` or ``remark``.
-        where: The metric, or the step.
-        count: Number of samples; ``all`` for a metric.
-        reason: The reason.
-        first: The first of the samples.
-    """
-
-    kind: str
-    where: str
-    count: str
-    reason: str
-    first: Sequence[str] = ()
+FailureRow = tuple[str, str, str, str, Sequence[str]]
+"""Kind (``metric``, ``left out``, ``failure``, ``counted as empty`` or ``remark``), the metric or step, number of
+samples (``all`` for a metric), reason, and the first of the samples."""
 
 
 def failure_rows(record: Record) -> list[FailureRow]:
     """Return the failures and remarks of a run: metrics first, then samples by reason."""
-    rows = [FailureRow("metric", metric, "all", reason) for metric, reason in record.metric_errors.items()]
-    rows += [FailureRow("left out", metric, "all", reason) for metric, reason in record.metrics_left_out.items()]
-    for kind, summaries in (
-        ("failure", record.failures),
-        ("counted as empty", record.empty_captions),
-        ("remark", record.remarks),
-    ):
-        rows += [
-            FailureRow(kind, row["stage"], f"{row['count']:,}", row["reason"], row["samples"][:_FIRST])
-            for row in summaries
-        ]
-    return rows
+    metrics = {"metric": record.metric_errors, "left out": record.metrics_left_out}
+    samples = {"failure": record.failures, "counted as empty": record.empty_captions, "remark": record.remarks}
+    rows: list[FailureRow] = [
+        (kind, metric, "all", reason, ()) for kind, reasons in metrics.items() for metric, reason in reasons.items()
+    ]
+    return rows + [
+        (kind, row["stage"], f"{row['count']:,}", row["reason"], row["samples"][:_FIRST])
+        for kind, summaries in samples.items()
+        for row in summaries
+    ]
 
 
 def result_row(record: Record, key: str) -> dict[str, Any]:
@@ -57,12 +40,8 @@ def result_row(record: Record, key: str) -> dict[str, Any]:
         key: Key of the result.
     """
     result, printed = record.results[key], record.published.get(key)
-    value, interval, scale, decimals = (
-        result.value,
-        result.interval,
-        result.scale,
-        decimals_for(result.scale, [result.value]),
-    )
+    value, interval, scale = result.value, result.interval, result.scale
+    decimals = decimals_for(scale, [value])
     return {
         "metric": result.label[0],
         "statistic": result.label[1],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
-from ....errors import UsageError
+from ....errors import UsageError, extra
 from .rendering import asset
 
 if TYPE_CHECKING:
@@ -47,13 +47,9 @@ def require_packages(command: str) -> None:
     Raises:
         UsageError: A package is missing.
     """
-    try:
+    with extra("view", f"'bench {command}' needs a web server"):
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"'bench {command}' needs the package {error.name}, which is not installed", "pip install 'capbench[view]'"
-        ) from error
 
 
 def serve(

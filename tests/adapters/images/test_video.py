@@ -125,7 +125,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
 def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = video(tmp_path / "v.mp4")
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(AdapterError, match=r"pip install \"capbench\[video\]\""):
+    with pytest.raises(AdapterError, match=r"pip install 'capbench\[video\]'"):
         list(read_frames(VideoHandle(path)))
 
 

@@ -150,35 +150,31 @@ OF_SCALES, OF_CHOICES = {"aspects": SCALES}, {"better": "Which?"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "row", "said"),
+    ("asked", "row"),
     [
-        (OF_SCALES, "{", "is not JSON"),
-        (OF_SCALES, "[]", "has an unknown item id"),
-        (OF_SCALES, ANSWER.replace("1", "99") + '"answer": {}}', "has an unknown item id"),
-        (OF_SCALES, '{"id": "row 1", "system": "another", "answer": {}}', "has an unknown system"),
-        (OF_SCALES, '{"id": "row 1", "answer": {"precision": 1, "recall": 1}}', "has an unknown system"),
-        (OF_SCALES, ANSWER + '"at": ""}', "has an invalid answer"),
-        (OF_SCALES, ANSWER + '"answer": {"precision": 1}}', "has an invalid answer"),
-        (OF_SCALES, ANSWER + '"answer": {"precision": 6, "recall": 1}}', "has an invalid answer"),
-        (OF_SCALES, ANSWER + '"answer": {"precision": true, "recall": 1}}', "has an invalid answer"),
-        (OF_SCALES, ANSWER + '"answer": "tie"}', "has an invalid answer"),
-        (OF_SCALES, ANSWER + '"undo": true}', "undoes an answer that is not the last one"),
-        (OF_CHOICES, '{"id": "row 1", "answer": 2}', "has an invalid answer"),
-        (OF_CHOICES, '{"id": "row 1", "answer": -1}', "has an invalid answer"),
-        (OF_CHOICES, '{"id": "row 1", "answer": true}', "has an invalid answer"),
-        (OF_CHOICES, ANSWER + '"answer": 1}', "has an unknown system"),
-        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 1", "answer": 0}', "is a second answer"),
-        (
-            OF_CHOICES,
-            '{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}',
-            "undoes an answer that is not the last",
-        ),
+        (OF_SCALES, "{"),
+        (OF_SCALES, "[]"),
+        (OF_SCALES, ANSWER.replace("1", "99") + '"answer": {"precision": 1, "recall": 1}}'),
+        (OF_SCALES, '{"id": "row 1", "system": "another", "answer": {"precision": 1, "recall": 1}}'),
+        (OF_SCALES, '{"id": "row 1", "answer": {"precision": 1, "recall": 1}}'),
+        (OF_SCALES, ANSWER + '"at": ""}'),
+        (OF_SCALES, ANSWER + '"answer": {"precision": 1}}'),
+        (OF_SCALES, ANSWER + '"answer": {"precision": 6, "recall": 1}}'),
+        (OF_SCALES, ANSWER + '"answer": {"precision": true, "recall": 1}}'),
+        (OF_SCALES, ANSWER + '"answer": "tie"}'),
+        (OF_SCALES, ANSWER + '"undo": true}'),
+        (OF_CHOICES, '{"id": "row 1", "answer": 2}'),
+        (OF_CHOICES, '{"id": "row 1", "answer": -1}'),
+        (OF_CHOICES, '{"id": "row 1", "answer": true}'),
+        (OF_CHOICES, ANSWER + '"answer": 1}'),
+        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 1", "answer": 0}'),
+        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}'),
     ],
 )
-def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any], row: str, said: str) -> None:
+def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any], row: str) -> None:
     session = make_session(tmp_path, **asked)
     file_of(session).write_text(row + "\n")
-    with pytest.raises(DataError, match=f"ann.jsonl:{len(row.splitlines())}: {said}"):
+    with pytest.raises(DataError, match=f"ann.jsonl:{len(row.splitlines())}: is no answer to an open question"):
         session.answers("ann")
 
 

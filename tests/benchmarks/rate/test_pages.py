@@ -171,7 +171,7 @@ def test_answers_that_were_damaged_are_told_and_not_written_over(choices: Any) -
         choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"}),
     ):
         assert answer.status_code == 500
-        assert "ann.jsonl:1: is not JSON" in answer.text
+        assert "ann.jsonl:1: is no answer to an open question" in answer.text
     assert file.read_text() == "no answer\n"
 
 
