@@ -109,10 +109,11 @@ def _report(session: Session, options: argparse.Namespace) -> None:
     if written is None:
         tell("no ratings yet: no task is written")
         return
-    if written.unsaid:
-        tell(f"left out: {written.unsaid:,} images that no rater could judge")
-    tell(f"{written.path}: {written.rows:,} rows")
-    tell(f"next: bench run --include_path {session.folder} --task {written.name}")
+    path, rows, unsaid = written
+    if unsaid:
+        tell(f"left out: {unsaid:,} images that no rater could judge")
+    tell(f"{path}: {rows:,} rows")
+    tell(f"next: bench run --include_path {session.folder} --task {path.stem}")
 
 
 def _asked(options: argparse.Namespace) -> Questionnaire | None:

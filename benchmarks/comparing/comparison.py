@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +144,6 @@ class Comparison:
     def decimals(self) -> int:
         """Digits behind the point that tables show."""
         return decimals_for(self.scale, [entry.value for entry in self.compared])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as JSON values, unscaled."""
-        return {**asdict(self), "settings": {**asdict(self.settings), "metrics": list(self.settings.metrics)}}
 
 
 def compare_runs(

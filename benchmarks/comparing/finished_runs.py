@@ -217,7 +217,14 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
         limits = [run.record.settings.limit for run in (first, second)]
         notes = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
         return f"{len(first.samples):,} samples{notes[0]} and {len(second.samples):,} samples{notes[1]}"
-    return "their captions, references or ratings differ"
+    shared = [name for name in first.columns if name in second.columns]
+    compared = ("id", "image", "candidate", "references", "ratings", "system", "category")
+    for column in (name for name in shared if name.partition(".")[0] in compared):
+        columns = (run.values(column) for run in (first, second))
+        for identity, mine, other in zip(first.values("id"), *columns, strict=True):
+            if mine != other:
+                return f"sample '{identity}' has {column} {mine!r} in one and {other!r} in the other"
+    return "their fingerprints differ"
 
 
 def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[list[Contestant], list[str]]:

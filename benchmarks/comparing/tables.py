@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ..tables.results import tabulated
@@ -24,7 +25,7 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
             (column ``kind``), both with plain values.
     """
     if fmt == "json":
-        listed = [comparison.to_json() for comparison in comparisons]
+        listed = list(map(asdict, comparisons))
         return json.dumps(listed, indent=2, ensure_ascii=False, allow_nan=False)
     if fmt == "csv":
         return _csv(comparisons)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -114,22 +117,16 @@ def _legend(meanings: Mapping[Any, str], colour: bool) -> list[str]:
 
 
 def _folded(side: Side, marked: Sequence[TextSpan], colour: bool) -> list[str]:
-    text = "".join(span.text for span in marked)
-    # Words are folded first, as colour codes have no width.
-    folded = textwrap.wrap(text, _WIDTH - 11) or [""]
+    text = "".join(re.sub(r"\s", " ", span.text) for span in marked)
+    hows = [span.how for span in marked for _ in span.text]
     painted: list[str] = []
-    rest = list(marked)
-    for line in folded:
-        taken, size = "", 0
-        while rest and size < len(line):
-            span = rest.pop(0)
-            part = span.text if size or taken else span.text.lstrip()
-            if len(part) > len(line) - size:
-                rest.insert(0, TextSpan(part[len(line) - size :], span.how))
-                part = part[: len(line) - size]
-            taken += _paint(part, span.how, colour)
-            size += len(part)
-        painted.append(taken)
+    at = 0
+    # Words are folded first, as colour codes have no width.
+    for line in textwrap.wrap(text, _WIDTH - 11) or [""]:
+        at = text.index(line, at)
+        parts = groupby(zip(line, hows[at:], strict=False), key=itemgetter(1))
+        painted.append("".join(_paint("".join(sign for sign, _ in part), how, colour) for how, part in parts))
+        at += len(line)
     return [f"{side if not at else '':<9}  {line}" for at, line in enumerate(painted)]
 
 

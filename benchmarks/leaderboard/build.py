@@ -156,10 +156,9 @@ def board_of(runs: Sequence[BoardRun], left_out: Sequence[OmittedRun], index: Ta
     tables.sort(key=lambda table: _version(table.version), reverse=True)
     tables.sort(key=lambda table: (table.alias.casefold(), table.task))
     marked = [_superseded(run, runs, shown) for run in runs]
-    outdated = {run.key for run in runs if any(mark.startswith("version ") for mark in run.marks)}
     return Board(
         tuple(tables),
-        suite_tables(runs, index, outdated),
+        suite_tables(runs, index),
         rank_tables(tables),
         tuple(sorted(marked, key=lambda run: run.key)),
         tuple(sorted(left_out, key=lambda run: (run.key, run.reason))),

@@ -14,27 +14,26 @@ from ..suites.read import Suite, list_suites
 from ..suites.run import TableCell, suite_cells
 from ..tables.text import show_difference, show_number
 from .board import BoardRun, SuiteCell, SuiteTable
+from .collect import installed_versions
 from .measured import models_of_metric
 
 NOT_RUN = "not run"
 """Reason for an empty cell that a run can fill."""
 
 
-def suite_tables(runs: Sequence[BoardRun], index: TaskIndex, outdated: set[str]) -> tuple[SuiteTable, ...]:
-    """Return every published table with at least one measured cell.
+def suite_tables(runs: Sequence[BoardRun], index: TaskIndex) -> tuple[SuiteTable, ...]:
+    """Return every published table with at least one measured cell, by runs of the installed version of their task.
 
     Args:
         runs: The runs that are shown.
         index: The installed tasks.
-        outdated: Keys of runs whose task version is not the installed one.
     """
+    versions = installed_versions(index, {run.record.task for run in runs})
     by_task: dict[str, list[BoardRun]] = {}
     for run in sorted(runs, key=lambda run: (run.record.documents.effective, run.record.date, run.key), reverse=True):
-        task = run.record.task
         record = run.record
-        of_all = record.is_whole and record.subset is None
-        if of_all and run.key not in outdated and task in index.entries:
-            by_task.setdefault(task, []).append(run)
+        if record.is_whole and record.subset is None and versions.get(record.task) == str(record.version):
+            by_task.setdefault(record.task, []).append(run)
     tables = (_table(suite, by_task) for suite in list_suites())
     return tuple(table for table in tables if table is not None and table.measured)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,15 @@ from ..protocols.preference import task_of_choices
 from .session import IMAGES, Answer, Key, Session
 
 
-@dataclass(frozen=True)
-class TaskFiles:
-    """A written task.
-
-    Attributes:
-        name: Its name.
-        path: Its YAML file.
-        rows: Number of rows.
-        unsaid: Number of items that no rater could judge.
-    """
-
-    name: str
-    path: Path
-    rows: int
-    unsaid: int
-
-
-def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> TaskFiles | None:
-    """Write rows and task next to the answers; return None if there are no answers yet.
+def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> tuple[Path, int, int] | None:
+    """Write rows and task next to the answers.
 
     Args:
         session: The session.
         by_rater: The current answers by rater.
+
+    Returns:
+        The YAML file of the task, the number of rows, and of items that no rater could judge; None without answers.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -74,7 +59,7 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in judged)
         write_whole(session.folder / f"{name}.jsonl", text)
         write_whole(path, head + yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
-    return TaskFiles(name, path, len(judged), len(rows) - len(judged))
+    return path, len(judged), len(rows) - len(judged)
 
 
 def _ratings(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:

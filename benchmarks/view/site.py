@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from ...errors import BenchError, did_you_mean
 from ..comparing.finished_runs import own_decoding
 from ..leaderboard.board import SuiteTable
-from ..leaderboard.collect import installed_versions, marks_of
+from ..leaderboard.collect import marks_of
 from ..leaderboard.suites_of_board import suite_tables
 from ..protocols.job import Result
 from ..records.record import Record
@@ -175,11 +175,7 @@ def _result(run: ShownRun, key: str) -> dict[str, Any]:
 
 
 def _tables(site: Site) -> tuple[SuiteTable, ...]:
-    runs = site.runs.all()[0]
-    index = site.pictures.index
-    versions = installed_versions(index, {run.record.task for run in runs})
-    outdated = {run.key for run in runs if versions.get(run.record.task) not in (None, str(run.record.version))}
-    return suite_tables(runs, index, outdated)
+    return suite_tables(site.runs.all()[0], site.pictures.index)
 
 
 def suites_page(site: Site) -> str:

@@ -7,10 +7,9 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from ....errors import UsageError, extra
 from .rendering import asset
@@ -102,18 +101,13 @@ def serve(
 
 def _bind(host: str, port: int) -> socket.socket:
     try:
-        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(place)
         # A request right after the address is printed waits, and is not refused.
-        bound.listen()
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise UsageError(
             f"cannot listen at {host}:{port}: {error.strerror or error}",
             "Name another port with --port, or none for a free one.",
         ) from error
-    return bound
 
 
 @dataclass(frozen=True)
@@ -176,35 +170,34 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it to the application."""
+        from starlette.datastructures import MutableHeaders
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse
+
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
-        by_address = secrets.compare_digest(token.encode(), self.token.encode())
-        reason = self._refusal(scope["method"], headers, by_address)
+        request = Request(scope)
+        by_address = self._is_token(request.query_params.get("token", ""))
+        reason = self._refusal(request.method, request.headers, by_address, request.cookies.get(self.cookie, ""))
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                present = {name.decode("latin-1").lower() for name, _ in message["headers"]}
-                more = {name: value for name, value in _HEADERS.items() if name not in present}
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
                 if by_address and not reason:
-                    more["set-cookie"] = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-                message["headers"] = [
-                    *message["headers"],
-                    *((name.encode(), value.encode()) for name, value in more.items()),
-                ]
+                    headers.append("set-cookie", f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict")
             await send(message)
 
-        if reason:
-            from starlette.responses import PlainTextResponse
+        answer = PlainTextResponse(f"capbench: {reason}\n", 403) if reason else self.app
+        await answer(scope, receive, send_guarded)
 
-            await PlainTextResponse(f"capbench: {reason}\n", 403)(scope, receive, send_guarded)
-        else:
-            await self.app(scope, receive, send_guarded)
+    def _is_token(self, text: str) -> bool:
+        return secrets.compare_digest(text.encode(), self.token.encode())
 
-    def _refusal(self, method: str, headers: Mapping[str, str], by_address: bool) -> str:
+    def _refusal(self, method: str, headers: Mapping[str, str], by_address: bool, cookie: str) -> str:
         """Return why a request is refused; empty where it is not."""
         host = headers.get("host", "")
         if self.hosts and _name(f"//{host}") not in self.hosts:
@@ -217,16 +210,9 @@ class Guard:
             by_address and is_visit and method == "GET"
         ):
             return "the request comes from another site; type or paste the address instead."
-        if not by_address and not self._has_cookie(headers.get("cookie", "")):
+        if not by_address and not self._is_token(cookie):
             return f"open the address that '{self.command}' printed: it has the required token."
         return ""
-
-    def _has_cookie(self, header: str) -> bool:
-        try:
-            cookie = SimpleCookie(header).get(self.cookie)
-        except CookieError:
-            return False
-        return cookie is not None and secrets.compare_digest(cookie.value.encode(), self.token.encode())
 
 
 def _name(address: str) -> str | None:

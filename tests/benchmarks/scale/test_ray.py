@@ -235,7 +235,7 @@ def test_what_is_no_address_is_refused(address: str):
 
 def test_ray_that_is_missing_is_said_with_what_installs_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r'pip install "capbench\[ray\]"'):
+    with pytest.raises(UsageError, match=r"pip install 'capbench\[ray\]'"):
         list(RayExecutor("auto").map(failing, SHARDS))
 
 
