@@ -123,17 +123,14 @@ class ModelSpec:
         arguments = self._arguments_of(build)
         if self.runs_remote_code and not runs_code():
             raise AdapterError(f"{self.name}: runs its own code, which a dry run does not.")
-        known = inspect.signature(build).parameters
-        hint = f"Its arguments: {', '.join(known)}."
-        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
-        for name in () if takes_any else arguments:
-            if name not in known:
-                fault = f"adapter '{self.adapter}' has no argument '{name}'.{did_you_mean(name, known)}"
-                raise UsageError(f"--model {self.name}: {fault}", hint)
+        signature = inspect.signature(build)
         try:
-            inspect.signature(build).bind(**arguments)
+            signature.bind(**arguments)
         except TypeError as error:
-            raise UsageError(f"--model {self.name}: adapter '{self.adapter}': {error}", hint) from error
+            raise UsageError(
+                f"--model {self.name}: adapter '{self.adapter}': {error}",
+                f"Its arguments: {', '.join(signature.parameters)}.",
+            ) from error
         return build(**arguments)
 
     def on(self, device: str) -> ModelSpec:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import AdapterError
-from ..hub import asked_once
+from ..hub import asked_once, unreachable
 from .checkpoints import first_line
 from .images.file_digests import file_digest
+
+
+class PretrainedModel:
+    """A model that ``pretrained`` and ``revision`` name."""
+
+    @classmethod
+    def check(cls, arguments: Mapping[str, Any]) -> None:
+        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
+        if unreachable():
+            checkpoint_identity(arguments["pretrained"], arguments.get("revision"))
 
 
 class RecordedFile:

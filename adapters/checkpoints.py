@@ -13,6 +13,20 @@ _NAMED = 3
 """How many tensors a message names."""
 
 
+_LAYOUTS = {
+    "config.json": "a folder of transformers: --model hf_clip --model_args pretrained={}",
+    "open_clip_config.json": "a folder of open_clip: --model open_clip --model_args pretrained={}",
+    "adapter_config.json": "an adapter of peft: --model_args pretrained=ITS_MODEL,peft={}",
+}
+"""A file of a folder to what the folder is."""
+
+
+def remedy_of_folder(folder: Path) -> str:
+    """Return how a folder is loaded that another library wrote; empty if none did."""
+    kinds = (kind for file, kind in _LAYOUTS.items() if (folder / file).is_file())
+    return next((f"It looks like {kind.format(folder)}" for kind in kinds), "")
+
+
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a checkpoint's tensors by name, without reading their values.
 

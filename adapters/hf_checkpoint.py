@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..errors import AdapterError
 from ..hub import asked_once, require_repository, unreachable
 from .checkpoint_identity import digest_of_files, hub_commit
-from .checkpoints import first_line, first_of, mismatch
+from .checkpoints import first_line, first_of, mismatch, remedy_of_folder
 from .contracts import Model
 from .devices import torch_version
 
@@ -41,9 +41,16 @@ class HfSource:
 
     @classmethod
     def named(cls, pretrained: str, revision: str | None, **more: str) -> HfSource:
-        """Return where a model is that a user names; nothing is read."""
+        """Return where a model is that a user names.
+
+        Raises:
+            AdapterError: It is a folder without a configuration.
+        """
         folder = Path(pretrained).expanduser()
-        return cls(str(folder) if folder.is_dir() else pretrained, revision, **more)
+        source = cls(str(folder) if folder.is_dir() else pretrained, revision, **more)
+        if source.folder and not (folder / "config.json").is_file():
+            raise AdapterError(f"{folder}: holds no config.json.", remedy_of_folder(folder) or source.remedy())
+        return source
 
     @property
     def folder(self) -> Path | None:
@@ -207,14 +214,6 @@ def find_source(pretrained: str, revision: str | None, trust_remote_code: bool =
         AdapterError: There is no such folder or hub id.
     """
     source = HfSource.named(pretrained, revision)
-    folder = source.folder
-    if folder is not None and not (folder / "config.json").is_file():
-        hint = source.remedy()
-        if (folder / "open_clip_config.json").is_file():
-            hint = f"It looks like a folder of open_clip: --model open_clip --model_args pretrained={folder}"
-        elif (folder / "adapter_config.json").is_file():
-            hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
-        raise AdapterError(f"{folder}: holds no config.json.", hint)
     with source.reading():
         require_repository(source.path)
         from transformers import AutoConfig

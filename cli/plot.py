@@ -27,8 +27,6 @@ examples:
 docs/plots.md shows how to read them. Needs matplotlib: pip install 'capbench[plot]'"""
 
 KINDS = ("agreement", "ratings", "length", "checklist")
-PAGE = 9.5
-"""Inches that a figure can be high."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,10 +79,6 @@ def run(options: argparse.Namespace) -> int:
     }[options.kind]
     figure = draw(records, metrics=metrics, width=options.width, notes=notes)
     write_figure(figure, options.output)
-    height = figure.get_size_inches()[1]
-    if height > PAGE:
-        wider = ", --width double puts panels side by side" if options.width == "single" else ""
-        notes.append(f"the figure is {height:.1f} in high, more than a page: --metrics chooses some{wider}")
     tell(*(f"bench: {note}" for note in notes))
     print(options.output)
     return 0

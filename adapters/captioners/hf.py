@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, BenchError, require_counts
 from ...hub import unreachable
+from ..chat.messages import image_of
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding import decoder_of
@@ -27,7 +28,7 @@ from ..images.handles import ImageHandle
 from ..images.pipeline import default_workers, read_ahead
 from ..images.reading import UnreadableImage, image_size, read_image
 from ..peft_weights import peft_checkpoint
-from .hf_source import find_captioner, load_captioner, load_processor, runs_elsewhere
+from .hf_source import find_captioner, load_captioner, load_processor
 
 if TYPE_CHECKING:
     import torch
@@ -151,19 +152,15 @@ def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int]
 
 
 def _read(request: CaptionRequest) -> CaptionSample | str:
-    if not isinstance(request.pixels, ImageHandle):
-        return (
-            f"was not written: the document's image ({request.image!r:.80}) is not on this machine"
-            if request.pixels is None
-            else f"was not written: {request.pixels.name} is a video, and the model takes images"
-        )
     try:
-        read = read_image(request.pixels)
+        if (image := image_of(request)) is None:
+            raise UnreadableImage("the document has no image")
+        read = read_image(image)
         return CaptionSample(request.id, request.prompt, read.image.convert("RGB"), read.remark)
     except UnreadableImage as error:
         return f"was not written: {error}"
     except Exception as error:  # noqa: BLE001 - decoders raise any type; one image must not fail the others
-        return f"was not written: {request.pixels.name}: {type(error).__name__}: {error}"
+        return f"was not written: {request.image!r:.80}: {type(error).__name__}: {error}"
 
 
 def _batch(collate: Collate | None, read: Mapping[int, CaptionSample | str]) -> SampleBatch:
@@ -205,7 +202,6 @@ class HfCaptioner(Captioner):
         quantization: ``4bit`` or ``8bit`` (needs bitsandbytes).
         peft: Folder of an adapter such as LoRA (needs peft).
         trust_remote_code: Whether code that comes with the model may run.
-        runs_through: Adapters that run the model where transformers has no class for it; set by aliases.
         name: How results call the model.
 
     Raises:
@@ -228,11 +224,8 @@ class HfCaptioner(Captioner):
         quantization: str | None = None,
         peft: str | None = None,
         trust_remote_code: bool = False,
-        runs_through: Sequence[str] | None = None,
         name: str | None = None,
     ) -> None:
-        if runs_through is not None and not trust_remote_code:
-            raise runs_elsewhere(pretrained, list(runs_through))
         require_known(DTYPES, dtype=dtype)
         require_counts(AdapterError, batch_size=batch_size, workers=workers)
         self.name = name or str(pretrained)
@@ -272,11 +265,9 @@ class HfCaptioner(Captioner):
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
         """Raise if it is nowhere here and the hub is silent, or transformers cannot run it; see ``Model.check``."""
-        pretrained, trusted = str(arguments["pretrained"]), bool(arguments.get("trust_remote_code"))
-        if "runs_through" in arguments and not trusted:
-            raise runs_elsewhere(pretrained, list(arguments["runs_through"]))
         if unreachable():
-            find_captioner(pretrained, arguments.get("revision"), trusted)
+            trusted = bool(arguments.get("trust_remote_code"))
+            find_captioner(str(arguments["pretrained"]), arguments.get("revision"), trusted)
 
     @property
     def end_ids(self) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 _ELSEWHERE = (
-    "Write captions with the model's own code, and serve them: --model captions:FILE. "
+    "Run it by --model lmms or vllm, or write captions with its own code, and serve them: --model captions:FILE. "
     "--model_args trust_remote_code=true runs the code of its repository, which can do anything on this machine."
 )
 
@@ -31,8 +30,6 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
             not be run.
     """
     source = HfSource.named(pretrained, revision, parts="model and processor")
-    if source.folder is not None and not (source.folder / "config.json").is_file():
-        raise AdapterError(f"{source.folder}: holds no config.json.", source.remedy())
     with source.reading():
         require_repository(source.path)
         from transformers import AutoConfig, PreTrainedConfig
@@ -48,7 +45,7 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
     if not native and not values.get("auto_map"):
         raise AdapterError(
             f"{pretrained}: model_type '{kind}' cannot caption images.",
-            "For a dual encoder such as CLIP or SigLIP, use --model hf_clip.",
+            f"For a dual encoder such as CLIP or SigLIP, use --model hf_clip. {_ELSEWHERE}",
         )
     if not native and not trust_remote_code:
         raise AdapterError(
@@ -62,19 +59,6 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
             source.path, revision=revision, trust_remote_code=trust_remote_code and not native
         )
     return replace(source, config=config)
-
-
-def runs_elsewhere(pretrained: str, adapters: list[str]) -> AdapterError:
-    """Return the error of a model that this adapter is known not to run.
-
-    Args:
-        pretrained: The model.
-        adapters: Adapters that run it.
-    """
-    hint = f"Run it by --model {' or '.join(adapters)} --model_args pretrained={pretrained}. " if adapters else ""
-    return AdapterError(
-        f"{pretrained}: transformers has no class for this model; nothing was downloaded.", hint + _ELSEWHERE
-    )
 
 
 def load_captioner(
@@ -92,8 +76,6 @@ def load_captioner(
     Raises:
         AdapterError: It cannot be loaded, a package is missing, or the checkpoint is another model's.
     """
-    if device_map is not None or quantization is not None:
-        _require("accelerate", "device_map and quantization need the package 'accelerate'.")
     settings: dict[str, Any] = {}
     if quantization is not None:
         settings["quantization_config"] = _quantization(quantization, dtype)
@@ -176,7 +158,6 @@ def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int
 
 def _quantization(quantization: str, dtype: torch.dtype) -> Any:
     require_known(("4bit", "8bit"), quantization=quantization)
-    _require("bitsandbytes", f"quantization={quantization} needs the package 'bitsandbytes'.")
     from transformers import BitsAndBytesConfig
 
     if quantization == "8bit":
@@ -194,8 +175,3 @@ def _model_class(source: HfSource) -> str:
             if auto in named and hasattr(transformers, auto):
                 return auto
     return "AutoModelForImageTextToText"
-
-
-def _require(package: str, message: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise AdapterError(message, f"Install it: pip install {package}")

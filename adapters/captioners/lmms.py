@@ -91,22 +91,21 @@ class LmmsCaptioner(Captioner):
             for at, request in enumerate(requests[start : start + size], start):
                 try:
                     handle = image_of(request)
-                    read = read_image(handle) if handle is not None else None
-                    images[at] = read and read.image.convert("RGB")
-                    remarks[at] = read.remark if read else ""
                     if handle is None and self.package == "lmms_eval":
-                        unseen[at] = "has no image, which models of lmms_eval need"
-                    elif handle is not None and not self._sees:
+                        raise UnreadableImage("has no image, which models of lmms_eval need")
+                    if handle is not None and not self._sees:
                         raise AdapterError(
                             f"'{self.model}' of {self.package} does not take images",
                             "Use one that does, such as hf-multimodal.",
                         )
+                    read = read_image(handle) if handle is not None else None
+                    images[at] = read and read.image.convert("RGB")
+                    remarks[at] = read.remark if read else ""
                 except UnreadableImage as error:
                     unseen[at] = str(error)
-            asked = [at for at in images if at not in unseen]
             # A model that mixes requests with and without images is not known.
             for kind in (True, False):
-                of_kind = [at for at in asked if (images[at] is not None) == kind]
+                of_kind = [at for at, image in images.items() if (image is not None) == kind]
                 if of_kind:
                     write = partial(self._captions, requests, images)
                     yield Captioned(*written_or_apart(of_kind, write, f"'{self.model}' of {self.package}", remarks))

@@ -15,9 +15,8 @@ from importlib.metadata import version
 from typing import Any
 
 from ...errors import AdapterError
-from ...hub import unreachable
 from ..chat.messages import chat_messages, image_of, sampling_settings
-from ..checkpoint_identity import checkpoint_identity
+from ..checkpoint_identity import PretrainedModel, checkpoint_identity
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, written_or_apart
 from ..images.reading import UnreadableImage
@@ -30,7 +29,7 @@ _OF_THE_ENGINE = (
 
 
 @dataclass(eq=False, repr=False)
-class VllmCaptioner(Captioner):
+class VllmCaptioner(PretrainedModel, Captioner):
     """Captions by a model that vLLM runs in this process.
 
     The engine forms its own batches, so requests go to it in large pieces; a run's ``batch_size`` is the
@@ -76,12 +75,6 @@ class VllmCaptioner(Captioner):
         self.name = self.name or self.pretrained
         self._identity = checkpoint_identity(self.pretrained, self.revision)
         self._engine: Any = None
-
-    @classmethod
-    def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
-        if unreachable():
-            checkpoint_identity(arguments["pretrained"], arguments.get("revision"))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, settings and the version of vLLM."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ...boundary import Boundary
 from ...errors import AdapterError, did_you_mean
 from ...hub import NotInCache, asked_once, require_repository, unreachable
+from ...rows import load_json
 from ..checkpoint_identity import checkpoint_digest
-from ..checkpoints import differing, first_line, first_of, mismatch, tensor_shapes
+from ..checkpoints import differing, first_line, first_of, mismatch, remedy_of_folder, tensor_shapes
 from ..contracts import Alias
 from ..devices import torch_dtype, torch_version
 from ..hf_checkpoint import ask_nobody_about_code
@@ -139,10 +140,9 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
             )
         return _find_on_hub(pretrained) if pretrained.startswith(_HUB) else _find_in_folder(path)
     if architecture is None:
+        kind = "is a file and" if path.is_file() else "is not a file, folder or hub id; a tag"
         raise AdapterError(
-            f"pretrained={pretrained} is a file and needs an 'architecture'."
-            if path.is_file()
-            else f"pretrained={pretrained} is not a file, folder or hub id; a tag needs an 'architecture'.",
+            f"pretrained={pretrained} {kind} needs an 'architecture'.",
             "Set it, as in architecture=ViT-B-32,pretrained=laion2b_s34b_b79k.",
         )
     name, configuration = _architecture(architecture)
@@ -220,12 +220,9 @@ def _find_in_folder(folder: Path) -> OpenClipSource:
     configuration = folder / _CONFIGURATION
     if not configuration.is_file():
         hint = "Name the checkpoint file and its architecture, or add the configuration."
-        if (folder / "config.json").is_file():
-            hint = f"It looks like a folder of transformers: --model hf_clip --model_args pretrained={folder}"
-        elif (folder / "adapter_config.json").is_file():
-            hint = f"It looks like an adapter of peft: --model_args pretrained=ITS_MODEL,peft={folder}"
-        raise AdapterError(f"{folder}: holds no {_CONFIGURATION}.", hint)
-    model = _read_json(configuration).get("model_cfg")
+        raise AdapterError(f"{folder}: holds no {_CONFIGURATION}.", remedy_of_folder(folder) or hint)
+    content = load_json(configuration)
+    model = content.get("model_cfg") if isinstance(content, dict) else None
     if not isinstance(model, dict):
         raise AdapterError(f"{configuration}: has no 'model_cfg'.", "It holds 'model_cfg' and 'preprocess_cfg'.")
     # A part of it may be of the hub, and of a folder below this one.
@@ -248,7 +245,7 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
 
     path = Path(architecture).expanduser()
     if path.suffix == ".json":
-        wanted = _read_json(path)
+        wanted = load_json(path)
         if path.stem not in open_clip.list_models():
             open_clip.add_model_config(path)
         if open_clip.get_model_config(path.stem) != wanted:
@@ -265,16 +262,6 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
             "open_clip.list_models() lists them; a JSON file of that form adds another.",
         )
     return name, configuration
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise AdapterError(f"{path}: {first_line(error)}") from error
-    if not isinstance(content, dict):
-        raise AdapterError(f"{path}: is not a JSON object.")
-    return content
 
 
 _POSITIONS = ("visual.positional_embedding", "positional_embedding", "text.positional_embedding")
@@ -470,7 +457,6 @@ class OpenClipEncoder(OpenClipTowers):
 
 def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: bool, lora_alpha: float | None) -> Any:
     import open_clip
-    import torch
     from open_clip.factory import load_state_dict
 
     shapes = tensor_shapes(source.checkpoint)
@@ -499,15 +485,11 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
             )
         if state is not None:
             model.load_state_dict(state)
-    except AssertionError as error:
-        # open_clip reports position embeddings of another width like this, without their names.
-        with torch.device("meta"):
-            empty = open_clip.create_model(source.model_name, load_weights=False, device="meta")
-        expected = {name: tuple(value.shape) for name, value in empty.named_parameters()}
-        raise _does_not_fit(source, first_of(differing(shapes, expected)) or str(error)) from error
     except Exception as error:
-        # open_clip, timm and transformers raise errors of any type for a configuration or a checkpoint.
-        raise _does_not_fit(source, mismatch(str(error))) from error
+        # open_clip, timm and transformers raise errors of any type for a configuration or a checkpoint; open_clip one
+        # without a word where position embeddings have another width.
+        why = mismatch(str(error)) or "its position embeddings have another width"
+        raise _does_not_fit(source, why) from error
     # open_clip stretches position embeddings, so that another architecture seems to fit.
     expected = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
     stored = {

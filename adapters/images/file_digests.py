@@ -6,15 +6,16 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+_Thing = TypeVar("_Thing")
 _IN_MEMORY = 1 << 17
 """Digests that are kept: 60 MB."""
-_PATHS_A_TASK = 16
+_A_TASK = 16
 _SETTLED_NS = 2_000_000_000
 """A file that changed less than this ago may change again without another time: some systems count in seconds."""
 
@@ -57,21 +58,21 @@ def file_digest(path: Path) -> str:
         raise FileNotFoundError(errno.ENOENT, f"is no path: {error}", name) from error
 
 
-def file_digests(paths: Sequence[Path]) -> list[str | OSError]:
-    """Return the SHA-256 of each file in hex, or why it cannot be read; several threads read."""
-    tasks = [paths[start : start + _PATHS_A_TASK] for start in range(0, len(paths), _PATHS_A_TASK)]
+def digests_of(things: Sequence[_Thing], digest: Callable[[_Thing], str]) -> list[str | OSError]:
+    """Return the digest of each of many things, or why it cannot be read; several threads read."""
+
+    def digested(some: Sequence[_Thing]) -> list[str | OSError]:
+        digests: list[str | OSError] = []
+        for thing in some:
+            try:
+                digests.append(digest(thing))
+            except OSError as error:
+                digests.append(error)
+        return digests
+
+    tasks = [things[start : start + _A_TASK] for start in range(0, len(things), _A_TASK)]
     with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
-        return [digest for digests in threads.map(_digests, tasks) for digest in digests]
-
-
-def _digests(paths: Sequence[Path]) -> list[str | OSError]:
-    digests: list[str | OSError] = []
-    for path in paths:
-        try:
-            digests.append(file_digest(path))
-        except OSError as error:
-            digests.append(error)
-    return digests
+        return [digest for digests in threads.map(digested, tasks) for digest in digests]
 
 
 def _state(name: str, status: os.stat_result) -> FileState:

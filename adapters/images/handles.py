@@ -6,7 +6,6 @@ import hashlib
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from ...errors import UsageError
-from .file_digests import file_digest, file_digests
+from .file_digests import digests_of, file_digest
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -81,7 +80,8 @@ class ImageHandle:
             OSError: The file cannot be read.
         """
         content = file_digest(self.source) if isinstance(self.source, Path) else self._content
-        return self._digest_of(content)
+        crop = "" if self.box is None else ",".join(map(_exact, self.box))
+        return f"sha256:{content}:{crop}"
 
     def encoded(self) -> bytes:
         """Return the encoded bytes of the whole image.
@@ -90,10 +90,6 @@ class ImageHandle:
             OSError: They cannot be read.
         """
         return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
-
-    def _digest_of(self, content: str) -> str:
-        crop = "" if self.box is None else ",".join(map(_exact, self.box))
-        return f"sha256:{content}:{crop}"
 
     @cached_property
     def _content(self) -> str:
@@ -126,30 +122,12 @@ class VideoHandle:
         """
         if not isinstance(self.source, Path):
             return f"frames:{self.source.digest()}"
-        return self._digest_of(file_digest(self.source))
-
-    def _digest_of(self, content: str) -> str:
-        return f"sha256:{content}"
+        return f"sha256:{file_digest(self.source)}"
 
 
 def digests(handles: Sequence[ImageHandle | VideoHandle]) -> list[str | OSError]:
     """Return the digest of each handle, or why its file cannot be read; quicker for many than one by one."""
-    paths = list(dict.fromkeys(handle.source for handle in handles if isinstance(handle.source, Path)))
-    files = dict(zip(paths, file_digests(paths), strict=True))
-
-    def digest(handle: ImageHandle | VideoHandle) -> str | OSError:
-        if isinstance(handle.source, Path):
-            content = files[handle.source]
-            return content if isinstance(content, OSError) else handle._digest_of(content)
-        try:
-            return handle.digest()
-        except OSError as error:
-            return error
-
-    if all(isinstance(handle.source, Path) for handle in handles):
-        return list(map(digest, handles))
-    with ThreadPoolExecutor(thread_name_prefix="hash") as threads:
-        return list(threads.map(digest, handles))
+    return digests_of(handles, lambda handle: handle.digest())
 
 
 def image_suffix(encoded: bytes) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import AdapterError, require_counts
-from ...hub import unreachable
-from ..checkpoint_identity import checkpoint_identity
+from ..checkpoint_identity import PretrainedModel, checkpoint_identity
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.generating import SeededChoice, generator_of
 from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, require_known, torch_dtype
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False)
-class HfJudge(Judge):
+class HfJudge(PretrainedModel, Judge):
     """Judgements by a model of transformers, with the exact probabilities of tokens.
 
     The configuration decides between models with images (``AutoModelForImageTextToText``) and without
@@ -61,12 +60,6 @@ class HfJudge(Judge):
         self._fits = BatchSize(self.batch_size)
         self._identity = checkpoint_identity(self.pretrained, self.revision)
         self._loaded: _Loaded | None = None
-
-    @classmethod
-    def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
-        if unreachable():
-            checkpoint_identity(arguments["pretrained"], arguments.get("revision"))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, settings and the version of transformers."""

@@ -203,13 +203,11 @@ def wanted_points(points: np.ndarray | None, grid: int | None, size: tuple[int, 
         raise AdapterError("regions take either points or a grid, not both.", "Give one of the two.")
     if points is not None:
         array = np.asarray(points, np.float64)
-        if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
+        # What is not finite is inside of nothing.
+        if array.ndim != 2 or array.shape[1] != 2 or not ((array >= 0) & (array < size)).all():
             raise AdapterError(
-                f"points have the shape {list(np.shape(points))}, or are not finite.", "Give x and y of each: [n, 2]."
-            )
-        if (array < 0).any() or (array >= size).any():
-            raise AdapterError(
-                f"a point lies outside the image of {size[0]} x {size[1]} pixels.", "Points are x, y in pixels."
+                f"points are not x and y ([n, 2]) inside of the image of {size[0]} x {size[1]} pixels.",
+                "Points are x, y in pixels.",
             )
         return array
     if not isinstance(grid, int) or grid < 1:

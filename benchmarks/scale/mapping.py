@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...adapters.aliases import ModelSpec
-from ...adapters.images.file_digests import file_digests
+from ...adapters.images.file_digests import digests_of, file_digest
 from ...adapters.images.handles import digests
 from ...metrics import Cache, CorpusMetric, Items
 from ...paths import checkpoint_folder, is_file
@@ -423,7 +423,7 @@ def _named_identity(spec: ModelSpec) -> dict[str, Any]:
         "arguments": spec.arguments,
         "source": spec.source,
         "files": {
-            name: [(file.name, str(digest)) for file, digest in zip(files, file_digests(files), strict=True)]
+            name: [(file.name, str(digest)) for file, digest in zip(files, digests_of(files, file_digest), strict=True)]
             for name, files in named.items()
         },
         "versions": {name: version(name) for name in _LIBRARIES},

@@ -149,7 +149,7 @@ def test_unknown_model_proposes_the_nearest_alias_or_adapter(model: str, nearest
 def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captions: Path):
     with pytest.raises(UsageError) as caught:
         resolve_model(f"captions:{captions}", "nmae=x").load()
-    assert caught.value.message == ("--model mine: adapter 'captions' has no argument 'nmae'. Did you mean 'name'?")
+    assert caught.value.message == "--model mine: adapter 'captions': got an unexpected keyword argument 'nmae'"
     assert caught.value.hint == "Its arguments: path, name, subset."
 
 

@@ -441,7 +441,7 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
         (("--metrics", "clair", "--judge", "openai_judge"), "missing a required argument: 'model'"),
         (
             ("--metrics", "clair", "--judge", "openai_judge", "--judge_args", "model=m,api_key=hush"),
-            "has no argument 'api_key'",
+            "unexpected keyword argument 'api_key'",
         ),
         # Without a prompt it says how to give one.
         (("--metrics", "gpt4_eval", "--judge", "FILE"), "gpt4_eval[prompt=FILE]"),

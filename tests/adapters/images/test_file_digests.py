@@ -11,7 +11,7 @@ import pytest
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.images import file_digests as module
-from capbench.adapters.images.file_digests import file_digest, file_digests
+from capbench.adapters.images.file_digests import digests_of, file_digest
 from capbench.adapters.images.handles import digests
 
 
@@ -65,7 +65,7 @@ def test_file_that_changes_has_another_digest(tmp_path: Path, hashed: list[str],
     path = tmp_path / "image.jpg"
 
     def digest() -> str | OSError:
-        return file_digests([path])[0] if many else file_digest(path)
+        return digests_of([path], file_digest)[0] if many else file_digest(path)
 
     path.write_bytes(b"one")
     assert digest() == digest() == sha256(b"one")
@@ -98,7 +98,7 @@ def test_file_that_has_just_been_written_is_not_taken_for_settled(tmp_path: Path
     for number in range(20):
         # So quickly that the system's clock may stand still between two of them.
         path.write_bytes(b"%02d" % number)
-        digest = file_digests([path])[0] if many else file_digest(path)
+        digest = digests_of([path], file_digest)[0] if many else file_digest(path)
         assert digest == sha256(b"%02d" % number)
 
 
@@ -113,9 +113,9 @@ def test_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path, monkeypa
         return digest
 
     monkeypatch.setattr(hashlib, "file_digest", slow)
-    assert file_digests([path]) == [sha256(b"0")]
+    assert digests_of([path], file_digest) == [sha256(b"0")]
     monkeypatch.setattr(hashlib, "file_digest", real)
-    assert file_digests([path]) == [sha256(b"changed")]
+    assert digests_of([path], file_digest) == [sha256(b"changed")]
 
 
 @pytest.mark.usefixtures("_settled")

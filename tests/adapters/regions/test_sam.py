@@ -152,7 +152,7 @@ def test_no_points_are_no_masks_and_what_cannot_be_read_is_named(sam: Path, hand
     assert segmenter.masks(handle, points=np.zeros((0, 2))) == []
     with pytest.raises(AdapterError, match="points or a grid, not both"):
         segmenter.masks(handle, points=np.zeros((1, 2)), grid=2)
-    with pytest.raises(AdapterError, match="lies outside the image of 90 x 60"):
+    with pytest.raises(AdapterError, match="inside of the image of 90 x 60"):
         segmenter.masks(handle, points=np.array([[89.0, 60.0]]))
     with pytest.raises(UnreadableImage, match="known format"):
         segmenter.masks(ImageHandle(b"no image"))

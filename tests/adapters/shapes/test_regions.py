@@ -58,10 +58,10 @@ def test_points_and_grids_find_the_things_that_they_hit():
     ("asked", "reason"),
     [
         ({"points": np.zeros((1, 2)), "grid": 8}, "points or a grid, not both"),
-        ({"points": np.zeros(2)}, r"points have the shape \[2\]"),
-        ({"points": np.array([[np.nan, 0]])}, "points have the shape"),
-        ({"points": np.array([[128, 0]])}, "lies outside the image of 128 x 128 pixels"),
-        ({"points": np.array([[0, -1]])}, "lies outside"),
+        ({"points": np.zeros(2)}, "points are not x and y"),
+        ({"points": np.array([[np.nan, 0]])}, "points are not x and y"),
+        ({"points": np.array([[128, 0]])}, "inside of the image of 128 x 128 pixels"),
+        ({"points": np.array([[0, -1]])}, "points are not x and y"),
         ({"grid": 0}, "grid=0 is not a whole number above 0"),
     ],
 )
