@@ -54,7 +54,11 @@ def make_record(
         "level": 0.95,
     }
     parts = {
-        "task": {"name": task, "protocol": {"raters": "flatten"}, "metadata": {"version": version}},
+        "task": {
+            "name": task,
+            "protocol": {"raters": "flatten"} if kind == "agreement" else {},
+            "metadata": {"version": version},
+        },
         "data": take("data", "same"),
         "model": {"name": model} if model else None,
         "encoder": {"name": encoder} if encoder else None,

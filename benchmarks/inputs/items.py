@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
-from ...errors import UsageError, did_you_mean
+from ...errors import UsageError
 from ...metrics import Items
 from ...rows import is_utf8, parse_json
 from .failures import FailureLog, Stage
@@ -105,13 +105,9 @@ def require_rule(rule: str) -> EmptyCaption:
     Raises:
         UsageError: It is unknown.
     """
-    for known in get_args(EmptyCaption):
-        if rule == known:
-            return known
-    raise UsageError(
-        f"empty_caption must be {' or '.join(get_args(EmptyCaption))}, not {rule!r}."
-        f"{did_you_mean(str(rule), get_args(EmptyCaption))}"
-    )
+    if rule not in get_args(EmptyCaption):
+        raise UsageError(f"empty_caption must be {' or '.join(get_args(EmptyCaption))}, not {rule!r}")
+    return cast("EmptyCaption", rule)
 
 
 def scored_caption(text: Any, sample: str, stage: Stage, rule: EmptyCaption, failures: FailureLog) -> str | None:

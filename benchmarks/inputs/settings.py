@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from ...adapters.arguments import parse_arguments
 from ...errors import UsageError, did_you_mean
@@ -39,7 +40,7 @@ No metric may have these names: a metric's name is that of its column.
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(strict=True))
 class RunSettings:
     """Settings of a run.
 
@@ -58,37 +59,17 @@ class RunSettings:
         allow_outside: Folders that tasks may read, in addition to those of tasks and data.
     """
 
-    limit: int | None = None
-    resamples: int = 1000
-    seed: int = 1234
-    level: float = 0.95
+    limit: int | None = Field(default=None, ge=1)
+    resamples: int = Field(default=1000, ge=0)
+    seed: int = Field(default=1234, ge=0)
+    level: float = Field(default=0.95, gt=0, lt=1)
     intervals: Intervals = "auto"
     strict: bool = False
     skip_checks: bool = False
     subset: bool = False
-    batch_size: int | None = None
-    generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int | None = Field(default=None, ge=1)
+    generation_kwargs: Mapping[str, Any] = Field(default_factory=dict)
     allow_outside: Sequence[str | Path] = ()
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            UsageError: A value is invalid.
-        """
-        whole = {"limit": 1, "resamples": 0, "seed": 0, "batch_size": 1}
-        for name, least in whole.items():
-            value = getattr(self, name)
-            if value is None and name in ("limit", "batch_size"):
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
-        if not (isinstance(self.level, float) and 0 < self.level < 1):
-            raise UsageError(f"level must lie between 0 and 1, not {self.level!r}")
-        if self.intervals not in (known := get_args(Intervals)):
-            raise UsageError(f"intervals must be one of {', '.join(known)}, not {self.intervals!r}")
-        if isinstance(self.allow_outside, str | Path):
-            raise UsageError(f"allow_outside must be a list of folders, not {self.allow_outside!r}")
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> RunSettings:
@@ -101,7 +82,10 @@ class RunSettings:
         for name in arguments:
             if name not in known:
                 raise UsageError(f"unknown setting '{name}'.{did_you_mean(name, known)}", f"Known: {', '.join(known)}.")
-        return cls(**arguments)
+        try:
+            return cls(**arguments)
+        except ValidationError as error:
+            raise UsageError(_faults(error)) from error
 
     def draws(self, progress: Reporter | None = None) -> Draws:
         """Return how numbers are resampled.
@@ -143,5 +127,8 @@ def read_metric(name: str) -> MetricEntry:
         called = {} if arguments.get("label") else {"name": name}
         return MetricEntry.model_validate({**called, **arguments, "metric": match["metric"]})
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
-        raise UsageError(f"metric '{name}': {'; '.join(faults)}") from error
+        raise UsageError(f"metric '{name}': {_faults(error)}") from error
+
+
+def _faults(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .entries import RecordEntry
+from ..inputs.recorded import RecordEntry
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,11 +32,9 @@ def require_folder(root: Path) -> None:
     Raises:
         DataError: It cannot be written.
     """
-    probe = draft_beside(root / "probe")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
+        tempfile.TemporaryFile(dir=root).close()
     except OSError as error:
         raise _unwritable(root, error) from error
     remove_abandoned(draft for place in ("", "*/*/") for draft in root.glob(f"{place}{DRAFT}*"))

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from ..inputs.recorded import Count, Finite, RecordEntry
 from ..statistics.rated_rows import Ratings
-from .entries import Count, Finite, RecordEntry
 
 BINS = 20
 """Number of bins of the scores, and the most of the ratings and of the numbers of words."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from ...errors import UsageError, did_you_mean
+from ...errors import UsageError
 
 if TYPE_CHECKING:
     from ..inputs.failures import Failure
@@ -34,10 +34,7 @@ def sample_content(log_samples: bool | str) -> SampleContent:
         return "full" if log_samples else "none"
     known = get_args(SampleContent)
     if log_samples not in known:
-        raise UsageError(
-            f"log_samples must be {', '.join(known)}, True or False, not {log_samples!r}."
-            f"{did_you_mean(str(log_samples), known)}"
-        )
+        raise UsageError(f"log_samples must be {', '.join(known)}, True or False, not {log_samples!r}")
     return cast("SampleContent", log_samples)
 
 

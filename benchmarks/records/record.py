@@ -16,8 +16,9 @@ from ...metrics import metrics
 from ...tasks.index import DEFAULT_OUTPUT_TYPE
 from ...tasks.schema import PublishedTable, StatisticEntry
 from ..inputs.failures import FailureSummary
+from ..inputs.recorded import Count, Finite, Number, RecordedCheck, RecordedSubset, RecordEntry, Sha256
 from ..protocols.binding import bind_recorded
-from ..protocols.checks import DataCheck, faults_of_data
+from ..protocols.checks import faults_of_data
 from ..protocols.contract import Protocol
 from ..protocols.job import Result, shown_times
 from ..statistics import statistics
@@ -30,13 +31,11 @@ from .publishing import SampleContent, without_folders
 
 _UNKNOWN = (0.0, 1.0)
 _PICTURE = r"pictures/[0-9a-f]{16}\.jpg"
-_NO_CAPTION = ("is null", "is not text", "is empty", "is longer than", "is not valid UTF-8", "has no letter")
-"""Prefixes of the reasons of left-out captions in records from before ``empty_caption``."""
 _DEEPEST = 50
 """Greatest depth of objects and arrays; facts of models and metrics have a few levels."""
 
 
-class Record(entries.RecordEntry):
+class Record(RecordEntry):
     """One task and one model.
 
     Keys of lm-eval keep its layout; the others are capbench's. Numbers are plain values (a tau of 0.439, not 43.9); a
@@ -56,7 +55,7 @@ class Record(entries.RecordEntry):
     group_subtasks: dict[str, list[str]]
     configs: dict[str, entries.RecordedTask]
     """lm-eval: the keys of the task file."""
-    versions: dict[str, str | entries.Number]
+    versions: dict[str, str | Number]
     n_shot: dict[str, int] = Field(alias="n-shot")
     directions: dict[str, dict[str, bool]] = Field(alias="higher_is_better")
     document_counts: dict[str, entries.DocumentCount] = Field(alias="n-samples")
@@ -79,21 +78,21 @@ class Record(entries.RecordEntry):
     empty_captions: list[FailureSummary] = Field([])
     """Empty and missing captions, which were scored as empty ones, as under failures. Missing in older records, which
     left them out."""
-    subset: entries.RecordedSubset | None = None
+    subset: RecordedSubset | None = None
     """Null where all documents were captioned."""
     remarks: list[FailureSummary]
     """Remarks on unusual images (the first frame of an animation was read), as under failures; such samples count."""
-    ruled_out: entries.Count
+    ruled_out: Count
     """Number of rated captions excluded because they are references of the same image."""
     generation: dict[str, Any]
     """Captions that a model wrote: their number, mean_words, mean_tokens, how many were cut at the token limit (null
     where the model does not report it), and usage. Empty where captions were given."""
     judging: entries.ModelUsage | None = None
     """Usage of the judge in this process; only where a metric has one."""
-    checks: list[entries.RecordedCheck] = Field(alias="data_checks")
+    data_checks: list[RecordedCheck]
     data_origin: str
     """Names of the files or of the folder, or the hub id, of the documents; no path of the machine."""
-    documents_hash: entries.Sha256 | None = None
+    documents_hash: Sha256 | None = None
     """Where a model wrote the captions: hash of its documents (ids, references, objects), equal for runs of all models
     over the same data; else null."""
     redistribution: Literal["full", "scores"] = "full"
@@ -114,18 +113,18 @@ class Record(entries.RecordEntry):
     pictures: Annotated[dict[str, Annotated[str, Field(pattern=f"^{_PICTURE}$")]], Field(max_length=40)] = Field({})
     """Id of a sample to a JPEG thumbnail in the run's folder: of the best and worst samples of each metric, where all
     samples are written and may be redistributed with their pictures."""
-    files: dict[Annotated[str, Field(pattern=f"^(samples\\.parquet|{_PICTURE})$")], entries.Sha256] | None = None
+    files: dict[Annotated[str, Field(pattern=f"^(samples\\.parquet|{_PICTURE})$")], Sha256] | None = None
     """Path of each other file in the run's folder to the sha256 of its bytes; a file that was changed after the run is
     not read."""
-    fingerprint: entries.Sha256
+    fingerprint: Sha256
     """Hash of fingerprint_parts: equal for runs that must give equal numbers."""
     parts: entries.FingerprintParts = Field(alias="fingerprint_parts")
     environment: Environment
-    seconds_of_steps: dict[str, entries.Finite | dict[str, entries.Finite]] = Field(alias="timings")
+    seconds_of_steps: dict[str, Finite | dict[str, Finite]] = Field(alias="timings")
     """Seconds by step; each_metric by metric."""
-    store: dict[Literal["found", "computed"], entries.Count]
+    store: dict[Literal["found", "computed"], Count]
     """Number of results found in the store, and added to it."""
-    checksum: entries.Sha256 | None = None
+    checksum: Sha256 | None = None
     """sha256 of this record without this key, as json.dumps(record, sort_keys=True, separators=(',', ':'),
     ensure_ascii=False), to detect edits by hand."""
 
@@ -244,15 +243,8 @@ class Record(entries.RecordEntry):
 
     @property
     def protocol_choices(self) -> dict[str, Any]:
-        """Every recorded choice of the protocol; older records hold those of other protocols, too.
-
-        For a record from before ``empty_caption``, that choice is inferred from its failures.
-        """
-        left_out = any(
-            failure["stage"] in ("caption", "candidate") and failure["reason"].startswith(_NO_CAPTION)
-            for failure in self.failures
-        )
-        return {**({"empty_caption": "leave_out"} if left_out else {}), **(self.parts.task.protocol or {})}
+        """Every recorded choice of the protocol."""
+        return self.parts.task.protocol or {}
 
     @cached_property
     def protocol(self) -> Protocol[Any]:
@@ -364,14 +356,9 @@ class Record(entries.RecordEntry):
         return self.parts.data
 
     @property
-    def data_checks(self) -> list[DataCheck]:
-        """The checks of the data: expected and found values."""
-        return [DataCheck(check.check, check.expected, check.found, check.passed) for check in self.checks]
-
-    @property
     def is_whole(self) -> bool:
         """Whether the data passed its checks and the run is complete, without a limit: only such runs are ranked."""
-        checked = all(check.passed for check in self.checks)
+        checked = all(check.passed for check in self.data_checks)
         return checked and self.is_complete and self.settings.limit is None
 
     @property
@@ -420,7 +407,7 @@ class Record(entries.RecordEntry):
     @cached_property
     def identity(self) -> str:
         """The fingerprint in one form for records of all versions."""
-        # Older ones hold null for keys that the task does not give, and the choices of all protocols.
+        # Older ones hold null for keys that the task does not give, and lack choices that came later.
         task = {key: value for key, value in self.fingerprint_parts["task"].items() if value is not None}
         choices = plain(self.protocol.fingerprint())
         return hash_of_json({**self.fingerprint_parts, "task": {**task, "protocol": choices}})

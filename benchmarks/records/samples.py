@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -115,17 +116,14 @@ def _column(name: str, values: Any) -> Any:
     """Return a column as pyarrow array; a column without values has the null type, unless its name has a type."""
     import pyarrow
 
-    match _known_type(name):
-        case "text":
-            return arrow.texts(values)
-        case "texts":
-            return arrow.lists_of_texts(values)
-        case "numbers":
-            return arrow.lists_of_floats(values)
-        case "integer":
-            return pyarrow.array(values, pyarrow.int64())
-        case None:
-            pass
+    known: dict[ColumnType | None, Callable[[Any], Any]] = {
+        "text": arrow.texts,
+        "texts": arrow.lists_of_texts,
+        "numbers": arrow.lists_of_floats,
+        "integer": partial(pyarrow.array, type=pyarrow.int64()),
+    }
+    if build := known.get(_known_type(name)):
+        return build(values)
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         return arrow.floats(values)
     if all(value is None for value in values):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 
 from ..inputs.failures import FailureSummary
 from ..protocols.job import Result
-from .entries import PublishedValue
 from .record import Record
 from .samples import read_samples
 
@@ -51,18 +50,3 @@ class TaskRun:
         if self.table is not None:
             return self.table()
         return None if self.folder is None else read_samples(self.folder, self.record)
-
-    @property
-    def published(self) -> Mapping[str, PublishedValue]:
-        """Published value of a result, by its key."""
-        return self.record.published
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the model captioned every document."""
-        return self.record.is_complete
-
-    @property
-    def failed_metrics(self) -> Mapping[str, str]:
-        """Metrics that failed as a whole, with the reason."""
-        return self.record.metric_errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,8 +17,8 @@ from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
 from ..inputs.failures import FailureLog, FailureSummary, summarise
 from ..inputs.models import Models, NamedModels
+from ..inputs.recorded import RecordedCheck
 from ..inputs.settings import RunSettings
-from ..protocols.checks import DataCheck
 from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import Job
 from .plan import PlannedRun, plan_task
@@ -47,7 +47,7 @@ class Inspection:
     verdict: Verdict
     detail: str = ""
     origin: str = ""
-    checks: list[DataCheck] = field(default_factory=list)
+    checks: Sequence[RecordedCheck] = ()
     failures: list[FailureSummary] = field(default_factory=list)
     empty: list[FailureSummary] = field(default_factory=list)
 
@@ -89,7 +89,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     failures = FailureLog(strict=False)
     job = Job(task, documents, Models(), RunSettings(skip_checks=True), NoCache(), silent, planned.pixels)
     try:
-        usable, checks = planned.protocol.read(job, failures)
+        summary = planned.protocol.read(job, failures)
     except CodeError:
         raise
     except BenchError as error:
@@ -97,9 +97,8 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
     # Any captioner of the task may look at its images.
     looks = planned.looks_at_images or planned.captioner is not None
     outside = job.pixels.outside if looks else None
-    if outside and not may_read_one_image(job):
-        usable = 0
-    passed = all(check.passed for check in checks)
+    usable = 0 if outside and not may_read_one_image(job) else summary.effective
+    passed = all(check.passed for check in summary.data_checks)
     counts = f"{usable:,} of {len(documents.rows):,} documents usable"
     counts = counts if passed else f"data checks failed; {counts}"
     return Inspection(
@@ -107,7 +106,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         "ok" if passed and usable else "faulty",
         f"{outside}\n{counts}" if outside else counts,
         documents.origin,
-        checks,
+        summary.data_checks,
         summarise(failures.entries),
         summarise(failures.empty),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..inputs.models import ROLES
 from ..protocols.job import Job, Result
 from ..published.values import Published
 from ..records import environment
-from ..records.entries import NO_ERROR, SCHEMA_VERSION, Timings
+from ..records.entries import NO_ERROR, SCHEMA_VERSION
 from ..records.hashes import checksum, hash_of_json, plain
 from ..records.histograms import histograms
 from ..records.publishing import SampleContent, origin_name, unquoted, unquoted_failures, without_folders
@@ -42,7 +42,7 @@ class RunOutcome:
         remarks: Remarks of models and metrics on the images they read.
         card: Source and terms of the data; None for a user's own data.
         started: Start, in seconds since 1970.
-        timings: Duration of each step.
+        seconds: Duration of each step.
         cached: Number of results from the store.
         computed: Number of results that were added to the store.
     """
@@ -58,7 +58,7 @@ class RunOutcome:
     remarks: Sequence[Failure]
     card: DataSource | None
     started: float
-    timings: Timings
+    seconds: Mapping[str, float]
     cached: int
     computed: int
 
@@ -91,7 +91,7 @@ def values_of(
         failures, remarks = unquoted_failures(failures), unquoted_failures(remarks)
         for entry in (*errors, *intervals.values()):
             entry["reason"] = unquoted(entry["reason"])
-    each_metric = {name: round(seconds, 4) for name, seconds in outcome.timings.metrics.items()}
+    each_metric = {name: round(seconds, 4) for name, seconds in scored.seconds.items()}
     ratings = Ratings(numbers["rating"], numbers["ratings"]) if "rating" in numbers else None
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -123,12 +123,12 @@ def values_of(
         "metric_errors": errors,
         "failures": summarise(failures),
         "empty_captions": summarise(outcome.failures.empty),
-        "subset": asdict(summary.subset) if summary.subset else None,
+        "subset": summary.subset and summary.subset.model_dump(),
         "remarks": summarise(remarks),
         "ruled_out": summary.ruled_out,
         "generation": {**summary.generation, **({"usage": captioner.usage} if captioner else {})},
         **({"judging": {"usage": judge.usage}} if judge else {}),
-        "data_checks": list(map(asdict, summary.data_checks)),
+        "data_checks": [check.model_dump() for check in summary.data_checks],
         "data_origin": origin_name(job.documents.origin),
         "documents_hash": summary.documents_hash or None,
         "redistribution": outcome.redistribution,
@@ -149,7 +149,7 @@ def values_of(
         "fingerprint": hash_of_json(parts),
         "fingerprint_parts": parts,
         "environment": environment.environment(),
-        "timings": {**outcome.timings.steps, "each_metric": each_metric},
+        "timings": {**outcome.seconds, "each_metric": each_metric},
         "store": {"found": outcome.cached, "computed": outcome.computed},
     }
     record = without_folders(plain(record))
@@ -235,14 +235,14 @@ def _truncation(scored: Scored, limit: int | None) -> dict[str, Any]:
     for metric in scored.metrics:
         cut = metric.scores.parts.get("truncated") if metric.scores is not None else None
         if cut is not None:
-            counts[metric.name] = len(item_of_sample), int(np.count_nonzero(cut[item_of_sample] > 0))
+            counts[metric.name] = len(item_of_sample), int(np.count_nonzero(cut[item_of_sample] > 0)), 0
     return {
         name: {
             "captions": captions,
             "cut": cut,
             "share": cut / captions,
             "context_length": limit,
-            **({"identical": same} if (same := summary.identical.get(name)) else {}),
+            **({"identical": same} if same else {}),
         }
-        for name, (captions, cut) in counts.items()
+        for name, (captions, cut, same) in counts.items()
     }

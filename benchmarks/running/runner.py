@@ -25,7 +25,6 @@ from ..inputs.models import Models, facts_of_loaded
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import may_read_one_image
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Job
-from ..records.entries import Timings
 from ..records.files import write_run
 from ..records.pictures import pictures
 from ..records.publishing import SampleContent, without_folders
@@ -111,7 +110,7 @@ def run(
             remarks=list(dict.fromkeys([*read, *summary.remarks, *scored.remarks])),
             card=load_source(plan.task, plan.path),
             started=started,
-            timings=Timings(seconds, scored.seconds),
+            seconds=seconds,
             cached=store.hits - hits,
             computed=store.computed - computed,
         )
