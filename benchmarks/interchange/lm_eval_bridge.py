@@ -248,10 +248,10 @@ class LmEvalTask:
             _log.warning("%s: left out: %s", self._name, describe(failure))
         for empty in finished.record.empty_captions:
             _log.warning("%s: counted as empty: %s", self._name, describe(empty))
-        for metric, reason in finished.failed_metrics.items():
+        for metric, reason in finished.record.metric_errors.items():
             _log.error("%s: metric %s failed: %s", self._name, metric, reason)
         for result in finished.results:
-            if result.value is None and result.metric not in finished.failed_metrics:
+            if result.value is None and result.metric not in finished.record.metric_errors:
                 _log.warning("%s: %s: no value: %s", self._name, result.key, result.reason)
         return {result.key: result.value for result in finished.results if result.value is not None}
 

@@ -10,14 +10,20 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import numpy as np
+
 from ...atomic_files import write_whole
 from ...errors import DataError, UsageError, writing
+from ...metrics import NoCache
 from ...permissions import permitted
+from ...progress import silent
+from ...tasks.documents import Documents
 from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog
+from ..inputs.models import Models
 from ..inputs.settings import RunSettings
-from ..protocols.job import Result, ScoredMetric
+from ..protocols.job import Collected, Job, Result, ScoredMetric, Summary
 from ..running.plan import PlannedRun
 from .lm_eval_bridge import lm_eval_name, open_job, plan_for_lm_eval
 
@@ -101,8 +107,7 @@ def plan_export(
         known = shipped.get(entry.name)
         by_name = known is not None and known.path.resolve() == entry.path.resolve()
         data = locations.named.get(task.task)
-        unscored = [ScoredMetric(entry.name, entry.metric, entry.aggregation, scores=None) for entry in plan.metrics]
-        results = plan.protocol.expected(unscored, plan.statistics, _categories(plan, locations, tell))
+        results = _expected(plan, _categories(plan, locations, tell))
         arguments = {
             "file": "" if by_name else str(entry.path.absolute()),
             "data": str(data.absolute()) if data else "",
@@ -150,12 +155,22 @@ def _categories(plan: PlannedRun, locations: DataLocations, tell: Callable[[str]
         return [""]
     try:
         job = open_job(plan, locations, RunSettings(resamples=0, skip_checks=True))
-        return list(plan.protocol.categories(job, FailureLog(strict=False)))
+        return list(plan.protocol.read(job, FailureLog(strict=False)).categories)
     except DataError as error:
         tell(
             f"{plan.task.task}: only the mean over categories is exported, as the data cannot be read: {error.message}"
         )
         return [""]
+
+
+def _expected(plan: PlannedRun, categories: Sequence[str]) -> list[Result]:
+    """Return the results of a run without values."""
+    job = Job(plan.task, Documents([]), Models(), RunSettings(resamples=0), NoCache(), silent, plan.pixels)
+    unscored = [ScoredMetric(entry.name, entry.metric, entry.aggregation, None, "not scored") for entry in plan.metrics]
+    nothing = np.zeros(0, np.int64)
+    numbers = {"category": nothing, "image": nothing}
+    collected = Collected(nothing, nothing, numbers, Summary(0, categories=categories), 0)
+    return plan.protocol.results(job, collected, unscored, plan.statistics)
 
 
 def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool]]:

@@ -22,14 +22,7 @@ from ..statistics.paired import SpreadEstimate, paired_bootstrap
 from ..statistics.rated_rows import first_seen, rated_rows
 from ..statistics.significance import Ranking, rank
 from .checks import no_rows
-from .contract import (
-    ComparedRows,
-    EmptyCaptionSettings,
-    PairedEstimates,
-    Protocol,
-    keys_of_judgements,
-    metrics_of_judgements,
-)
+from .contract import AGGREGATES, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import read_each
 from .job import INTERVALS, Collected, Job, Result, ScoredMetrics, Shard, Summary, shown_times
 from .rated_captions import (
@@ -78,10 +71,8 @@ class AgreementSettings(EmptyCaptionSettings):
             "drop_for_image": "a rated caption is not a reference for its image",
             "drop_cumulative": "a rated caption is not a reference for its image; of two equal references one stays",
         },
-        "aggregate": {
-            "all": "with categories, the overall value is that of all rows together",
-            "categories": "with categories, the overall value is their unweighted mean",
-        },
+        "human_range": "least and greatest rating, which become 0 and 1",
+        "aggregate": AGGREGATES,
         "reference_match": {
             "exact": "a caption is a reference if the texts are equal",
             "letters_and_digits": "a caption is a reference if lower-cased letters and digits are equal",
@@ -95,11 +86,15 @@ class AgreementSettings(EmptyCaptionSettings):
             raise ValueError("expected the lowest rating, then the highest")
         return human_range
 
-    def shown(self, name: str) -> str:
-        """Return the value of a setting; of ``human_range``, the mapping that it makes."""
-        if name == "human_range" and self.human_range is not None:
-            return "ratings of {:g} to {:g} become 0 to 1".format(*self.human_range)
-        return super().shown(name)
+
+RATED_ROWS: Mapping[str, Any] = {
+    "output_type": "agreement",
+    "doc_to_candidate": "caption",
+    "doc_to_system": "system",
+    "protocol": {"raters": "mean"},
+    "statistics": ["kendall_b", "kendall_c", "pearson"],
+}
+"""Keys of a task whose rows, of rated captions, capbench writes."""
 
 
 class Agreement(Protocol[AgreementSettings]):
@@ -294,29 +289,6 @@ class Agreement(Protocol[AgreementSettings]):
             return {"Williams": p}
 
         return replace(paired, classical=williams, supposes_independence="Williams' test" if n > groups else "")
-
-
-def task_of_ratings(aspects: Sequence[str], *, references: bool) -> dict[str, Any]:
-    """Return the keys of a task of rated captions.
-
-    Rows have ``id``, ``image``, ``picture``, ``caption``, ``system``, optionally ``references``, and for each
-    aspect ``rating_ASPECT``, a list of ratings.
-
-    Args:
-        aspects: Names of the rated aspects.
-        references: Whether rows have references.
-    """
-    columns = {aspect: f"rating_{aspect}" for aspect in aspects}
-    return {
-        "output_type": "agreement",
-        **keys_of_judgements(references=references),
-        "doc_to_candidate": "caption",
-        "doc_to_human": columns if len(columns) > 1 else next(iter(columns.values())),
-        "doc_to_system": "system",
-        "protocol": {"raters": "mean"},
-        "metric_list": metrics_of_judgements(references=references),
-        "statistics": ["kendall_b", "kendall_c", "pearson"],
-    }
 
 
 def measured(

@@ -15,9 +15,9 @@ from ...errors import DataError, UsageError
 from ..inputs.asking import answers, merged
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import text_fault
-from .checks import DataCheck
+from ..inputs.recorded import RecordedCheck, RecordedSubset
 from .document_reader import Document
-from .job import CAPTIONS, Job, Subset, Summary
+from .job import CAPTIONS, Job, Summary
 
 _NAMED_IDS = 3
 
@@ -155,7 +155,7 @@ class RequestLog:
         for key in unclaimed:
             failures.add(key, "caption", "matches no usable document of the task")
 
-    def summary(self, effective: int, checks: Sequence[DataCheck], categories: Sequence[str] = ("",)) -> Summary:
+    def summary(self, effective: int, checks: Sequence[RecordedCheck], categories: Sequence[str] = ("",)) -> Summary:
         """Return the summary of all documents.
 
         Args:
@@ -165,7 +165,8 @@ class RequestLog:
         """
         subset = None
         if self._absent_count:
-            subset = Subset(self.asked - self._absent_count, self.asked, self._present.hexdigest())
+            captioned, known = self.asked - self._absent_count, self._present.hexdigest()
+            subset = RecordedSubset(documents=captioned, of=self.asked, hash=known)
         return Summary(
             effective,
             generation=self._generation(),
@@ -196,10 +197,7 @@ class RequestLog:
             others = ", ".join(f"'{key}'" for key in unclaimed[:_NAMED_IDS])
             remedies.append(f"Check that ids match: the recorded captions {others} belong to no document.")
         if self._absent_count < self.asked:
-            remedies.append(
-                "'bench run --subset' scores only the documents with captions; with other commands "
-                "use --model_args subset=true."
-            )
+            remedies.append("--subset, or --model_args subset=true, scores only the documents with captions.")
         return DataError(
             f"task '{self._job.task.task}': no caption is recorded for {self._absent_count:,} of "
             f"{self.asked:,} documents: {ids}" + (", ..." if self._absent_count > _NAMED_IDS else ""),

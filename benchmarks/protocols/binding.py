@@ -105,7 +105,7 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
     Args:
         task: Name of the task, for messages.
         name: Name of the protocol.
-        choices: The settings of the run; keys of other protocols, which older records hold, are ignored.
+        choices: The settings of the run.
 
     Raises:
         DataError: The protocol is not installed, or does not know a setting.
@@ -114,7 +114,7 @@ def bind_recorded(task: str, name: str, choices: Mapping[str, Any]) -> Protocol[
         raise DataError(f"task '{task}': protocol '{name}' is not installed", "Install the package that provides it.")
     try:
         protocol = protocols[name]
-        return protocol(protocol.Settings.recorded(choices))
+        return protocol(protocol.Settings.model_validate(choices))
     except UsageError as error:
         raise DataError(f"task '{task}': {error.message}", error.hint) from error
     except ValidationError as error:
@@ -142,6 +142,4 @@ def _missing(
 
 
 def _not_read(task: TaskConfig, readers: list[str]) -> str:
-    *others, last = (f"'{name}'" for name in readers)
-    named = f"{', '.join(others)} and {last} do" if others else f"{last} does"
-    return f"protocol '{task.output_type}' does not read it; {named}"
+    return f"protocol '{task.output_type}' does not read it, but {', '.join(readers)}"

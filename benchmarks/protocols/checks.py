@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from ...errors import DataError
 from ...tasks.schema import ROWS_OF
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, SeenValues, item_key
+from ..inputs.recorded import RecordedCheck
 from .document_reader import count_references
 
 if TYPE_CHECKING:
@@ -22,24 +22,7 @@ _TAU_RATIO_TOLERANCE = 0.001
 _NAMED = 6
 
 
-@dataclass(frozen=True)
-class DataCheck:
-    """A check of a task with its expected number and the number found.
-
-    Attributes:
-        check: Name of the check.
-        expected: The number of a correct copy.
-        found: The number of this copy, or None.
-        passed: Whether they agree.
-    """
-
-    check: str
-    expected: float
-    found: float | None
-    passed: bool
-
-
-def faults_of_data(checks: Sequence[DataCheck]) -> list[str]:
+def faults_of_data(checks: Sequence[RecordedCheck]) -> list[str]:
     """Return the faults of a copy of the data: the categories that it has, if a part, then each number."""
     rows_of = [check for check in checks if check.check.startswith(ROWS_OF)]
     there = [check.check.removeprefix(ROWS_OF) for check in rows_of if check.found]
@@ -90,7 +73,7 @@ class Levels:
 
 def run_checks(
     job: Job, levels: Levels | None = None, categories: Mapping[str, int] | None = None, **counts: int
-) -> list[DataCheck]:
+) -> list[RecordedCheck]:
     """Compare counts with the ``checks`` of the task.
 
     Args:
@@ -113,12 +96,12 @@ def run_checks(
         values["references"] = count_references(job)
     if levels is not None and job.task.checks.tau_ratio is not None and len(levels.counts) > 1:
         values["tau_ratio"] = round(levels.tau_ratio(), 5)
-    checks: list[DataCheck] = []
+    checks: list[RecordedCheck] = []
     for name, expected in job.task.checks.expected().items():
         value = values.get(name)
         tolerance = _TAU_RATIO_TOLERANCE if name == "tau_ratio" else 0
         passed = value is not None and abs(value - expected) <= tolerance
-        checks.append(DataCheck(name, expected, value, passed))
+        checks.append(RecordedCheck(check=name, expected=expected, found=value, passed=passed))
     if (failed := faults_of_data(checks)) and not job.settings.skip_checks:
         rows = "".join(f"\n  {bad.place}: {bad.reason}" for bad in job.documents.bad_rows[:5])
         raise DataError(
@@ -168,7 +151,7 @@ class Tally:
         if self.job.task.checks.images is not None:
             self._images.add(images)
 
-    def checks(self, levels: Levels | None = None) -> list[DataCheck]:
+    def checks(self, levels: Levels | None = None) -> list[RecordedCheck]:
         """Compare the counts with the checks of the task; as of :func:`run_checks`.
 
         Args:

@@ -41,7 +41,6 @@ from .job import (
     Summary,
     caption_content,
     estimated_result,
-    expected_result,
     numbers_of,
 )
 
@@ -315,11 +314,6 @@ class Choices(Protocol[SettingsT]):
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the mean credit over the choices of all categories that all metrics scored."""
         return compare_credit(rows, draws)
-
-    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
-        """Return the results of each metric by category and overall, without values."""
-        named = [*categories, ""] if len(categories) > 1 else categories
-        return [expected_result(metric, self.statistic, True, category) for metric in metrics for category in named]
 
     def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
         """Return the credit of each choice for a metric (1 right, 0 wrong)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -18,8 +18,7 @@ from ..statistics.contract import Statistic, Statistics
 from ..statistics.paired import SpreadEstimate
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import Ranking
-from .checks import DataCheck
-from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Summary, expected_result
+from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Summary
 
 Subject = Literal["metric", "model"]
 """The subject of numbers."""
@@ -36,24 +35,28 @@ class ProtocolSettings(BaseModel):
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {}
     """The description of a setting, or of each of its values, that ``bench show`` prints."""
 
-    @classmethod
-    def recorded(cls, values: Mapping[str, Any]) -> Self:
-        """Return the settings of a record; keys of other protocols, which older records hold, are ignored."""
-        return cls.model_validate({key: value for key, value in values.items() if key in cls.model_fields})
-
     def idle(self) -> Set[str]:
         """Return the settings without effect, given the others."""
         return set()
 
     def shown(self, name: str) -> str:
         """Return the value of a setting for ``bench show``; empty to omit it."""
-        value = getattr(self, name)
+        value: Any = getattr(self, name)
+        if isinstance(value, tuple):
+            return ", ".join(map(str, cast("tuple[Any, ...]", value)))
         return "" if value is None else str(value)
 
     def meaning(self, name: str) -> str:
         """Return the description of a setting's value; empty where the name suffices."""
         known = self.meanings.get(name, "")
         return known if isinstance(known, str) else known.get(getattr(self, name), "")
+
+
+AGGREGATES = {
+    "all": "with categories, the overall value is that of all of them together",
+    "categories": "with categories, the overall value is their unweighted mean",
+}
+"""The meanings of a setting ``aggregate``."""
 
 
 class EmptyCaptionSettings(ProtocolSettings):
@@ -222,20 +225,15 @@ class Protocol(ABC, Generic[SettingsT]):
         """Return every setting that affects a number, defaults included, as JSON values."""
         return self.settings.model_dump(mode="json")
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Read the documents without a model; return the number of usable ones, and the data checks.
+    def read(self, job: Job, failures: FailureLog) -> Summary:
+        """Read the documents without a model; return the number of usable ones, the data checks and the categories.
 
         A protocol that calls a model in :meth:`collect` overrides it.
 
         Raises:
             DataError: The data is not what the task expects.
         """
-        summary = drain(self.collect(job, failures))
-        return summary.effective, list(summary.data_checks)
-
-    def categories(self, job: Job, failures: FailureLog) -> Sequence[str]:
-        """Return the categories by which results are given; one empty name where there are none."""
-        return drain(self.collect(job, failures)).categories
+        return drain(self.collect(job, failures))
 
     @abstractmethod
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
@@ -249,7 +247,7 @@ class Protocol(ABC, Generic[SettingsT]):
 
     @abstractmethod
     def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
-        """Return the results of the run."""
+        """Return the results of the run; those of a metric without scores have its error in place of a value."""
 
     def ranking(
         self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics, results: Sequence[Result]
@@ -281,20 +279,6 @@ class Protocol(ABC, Generic[SettingsT]):
             Metric to ``[n]`` objects: lists of numbers, None where a row has none.
         """
         return {}
-
-    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
-        """Return the results of a run before scoring, without values.
-
-        Args:
-            metrics: The metrics of the run, without scores.
-            statistics: Those of the task.
-            categories: The values of ``category_key``; one empty name where there is none.
-        """
-        return [
-            expected_result(metric, name, statistic.higher_is_better)
-            for metric in metrics
-            for name, statistic in statistics.items()
-        ]
 
     def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
         """Return the score of each row by each metric, and why rows have none."""
@@ -330,14 +314,3 @@ def unscored_shard(
     """Return a shard for a protocol that measures without metrics; arguments as of ``Shard``."""
     nothing = Items(ids=[], candidates=[], references=[], weights=np.zeros(0))
     return Shard(nothing, np.zeros(0, dtype=np.int64), columns, numbers, content)
-
-
-def keys_of_judgements(*, references: bool) -> dict[str, str]:
-    """Return the common keys of tasks of human judgements whose rows capbench writes."""
-    keys = {"doc_to_id": "id", "doc_to_image": "image", "doc_to_pixels": "picture"}
-    return {**keys, "doc_to_target": "references"} if references else keys
-
-
-def metrics_of_judgements(*, references: bool) -> list[str]:
-    """Return the metrics of such a task: without references only the length."""
-    return ["bleu_4", "rouge_l", "cider", "length"] if references else ["length"]

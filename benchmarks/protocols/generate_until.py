@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ...adapters import Box
-from ...errors import DataError
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gather, scored_caption, text_fault
+from ..inputs.recorded import RecordedCheck
 from ..statistics import Draws
 from ..statistics.bootstrap import Value, by_influence, finite_value, resample_values
 from ..statistics.contract import Interval, Statistic, Statistics, UndefinedStatistic
 from ..statistics.influence import Influence
 from ..statistics.paired import paired_means
 from .asking import Question, RequestLog, answered, request_of, require_captioner
-from .checks import DataCheck, run_checks
-from .contract import ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
+from .checks import no_rows, run_checks
+from .contract import AGGREGATES, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, read_each
 from .job import (
     INTERVALS,
@@ -35,7 +35,6 @@ from .job import (
     Summary,
     caption_columns,
     caption_content,
-    expected_result,
     shown_times,
 )
 
@@ -51,10 +50,7 @@ class GenerateUntilSettings(EmptyCaptionSettings):
 
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
         **EmptyCaptionSettings.meanings,
-        "aggregate": {
-            "all": "with categories, the overall value is that of all documents together",
-            "categories": "with categories, the overall value is their unweighted mean",
-        },
+        "aggregate": AGGREGATES,
     }
 
 
@@ -80,16 +76,10 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
     comparable = True
     lm_eval = True
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
-        """Return the number of documents that can be captioned, and the data checks."""
+    def read(self, job: Job, failures: FailureLog) -> Summary:
+        """Return the number of documents that can be captioned, the data checks and the categories."""
         categories = Counter(document.category for document in read_each(job, self.document_keys, _target, failures))
-        return categories.total(), _checks(job, categories)
-
-    def categories(self, job: Job, failures: FailureLog) -> list[str]:
-        """Return the categories of the documents, usable or not."""
-        return list(
-            dict.fromkeys(document.category for document in read_each(job, self.document_keys, _target, failures))
-        )
+        return Summary(categories.total(), data_checks=_checks(job, categories), categories=list(categories))
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Request a caption of every document; the settings decide about empty captions.
@@ -120,7 +110,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         checks = _checks(job, asked)
         log.require_all(failures)
         if not says_something:
-            raise _nothing_to_score(job, failures)
+            raise no_rows(job, "no caption can be scored", failures)
         return log.summary(scored, checks, list(categories))
 
     def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
@@ -141,15 +131,6 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
         for place, interval in _intervals(job, len(collected.weights), defined).items():
             results[int(place)] = replace(results[int(place)], interval=interval)
         return results
-
-    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
-        """Return the system-level value of each metric, without a value."""
-        parts = [*(categories if len(categories) > 1 else ()), ""]
-        return [
-            expected_result(scored, scored.aggregation, scored.metric.higher_is_better, at)
-            for scored in metrics
-            for at in parts
-        ]
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the mean of each captioner's values over their common documents."""
@@ -192,7 +173,7 @@ def _target(document: Document) -> Iterator[_CaptionTarget]:
     yield _CaptionTarget(request_of(document), references, objects, boxes, category)
 
 
-def _checks(job: Job, asked: Counter[str]) -> list[DataCheck]:
+def _checks(job: Job, asked: Counter[str]) -> list[RecordedCheck]:
     return run_checks(job, categories=asked, documents=len(job.documents.rows), images=asked.total())
 
 
@@ -209,28 +190,6 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapp
         numbers["category"] = np.array([categories[name] for name in names])
         content = [[*row, {"category": name}] for row, name in zip(content, names, strict=True)]
     return Shard(items, item_of_sample, columns, numbers, content)
-
-
-def _nothing_to_score(job: Job, failures: FailureLog) -> DataError:
-    """Return the error of a run without a scorable caption, with the remedy for the most frequent failure."""
-    every = [*failures.entries, *failures.empty]
-    steps = Counter(failure.stage for failure in every)
-    first = next((failure for failure in every if failure.stage == steps.most_common(1)[0][0]), None)
-    return DataError(
-        f"task '{job.task.task}': no caption can be scored"
-        + (f"; first failure: {first.sample}: {first.subject} {first.reason}" if first else ""),
-        _REMEDIES.get(
-            first.stage if first else "", f"'bench data {job.task.task}' prints the data that the task expects."
-        ),
-    )
-
-
-_REMEDIES = {
-    "model": "The model, or its server, reported this. Test it with one document (--limit 1).",
-    "image": "Check that the images are here: image_folder of the task names their folder (docs/tasks.md)",
-    "caption": "Check that the model writes text; for recorded captions, check the column of the text.",
-}
-"""The remedy, by the step that failed most often."""
 
 
 def _finished(text: str, generation_kwargs: Mapping[str, Any]) -> str:

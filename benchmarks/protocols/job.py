@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..inputs.images import ImageFinder
     from ..inputs.items import CaptionRow
     from ..inputs.models import Models
+    from ..inputs.recorded import RecordedCheck, RecordedSubset
     from ..inputs.settings import RunSettings
     from ..statistics.bootstrap import Value
     from ..statistics.contract import Interval
     from ..statistics.influence import Influence, Spread
-    from .checks import DataCheck
 
     Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
     """Requests captions: lists of requests to the answers of each, in order."""
@@ -82,21 +82,6 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Subset:
-    """The part of a task's documents for which a recorded source has captions.
-
-    Attributes:
-        documents: Number of captioned documents.
-        of: Number of requested captions.
-        hash: Hash of the documents: ids, references and objects, in order.
-    """
-
-    documents: int
-    of: int
-    hash: str
-
-
-@dataclass(frozen=True)
 class Shard:
     """The output of a protocol for some documents: ``n`` rows, of ``m`` samples that metrics score.
 
@@ -142,9 +127,8 @@ class Summary:
         ruled_out: Captions that the task's rule for rated references excludes.
         generation: Number, lengths and truncations of the captions that a model wrote.
         data_checks: Each check of the task with expected and found value.
-        cut: Of texts that the protocol encoded: name of a result to the number of texts, and the number truncated to
-            the encoder's context.
-        identical: Name of a result to the number of its choices with texts that are equal after truncation.
+        cut: Of texts that the protocol encoded: name of a result to the number of texts, the number truncated to the
+            encoder's context, and the number of choices with texts that are equal after that.
         remarks: Unusual steps in reading images before scoring.
         documents_hash: Hash of the documents that a model was to caption; empty where captions are given.
         subset: The part of them that was captioned; None for all.
@@ -155,12 +139,11 @@ class Summary:
     effective: int
     ruled_out: int = 0
     generation: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    data_checks: Sequence[DataCheck] = ()
-    cut: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    identical: Mapping[str, int] = field(default_factory=dict[str, int])
+    data_checks: Sequence[RecordedCheck] = ()
+    cut: Mapping[str, tuple[int, int, int]] = field(default_factory=dict[str, tuple[int, int, int]])
     remarks: Sequence[Failure] = ()
     documents_hash: str = ""
-    subset: Subset | None = None
+    subset: RecordedSubset | None = None
     categories: Sequence[str] = ("",)
     systems: Sequence[str] = ()
 
@@ -410,9 +393,3 @@ def estimated_result(
     except UndefinedStatistic as error:
         result = replace(result, reason=str(error))
     return replace(result, value=number, interval=interval)
-
-
-def expected_result(metric: ScoredMetric, statistic: str, higher_is_better: bool, category: str = "") -> Result:
-    """Return a result before its value is known."""
-    label = (metric.name, statistic)
-    return Result(metric.name, statistic, label, None, 0, higher_is_better, category=category)

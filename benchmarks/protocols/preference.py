@@ -15,7 +15,7 @@ from ...rows import parse_number
 from ..inputs.failures import FailureLog
 from ..inputs.items import printable
 from .choices import Choice, ChoicePart, Choices, Ties, credit_of_best
-from .contract import ProtocolSettings, keys_of_judgements, metrics_of_judgements
+from .contract import AGGREGATES, ProtocolSettings
 from .document_reader import Document, UnusableDocument, is_blank, is_list, read_documents
 from .job import Job
 
@@ -72,10 +72,7 @@ class PreferenceSettings(ProtocolSettings):
             "majority": "the majority of votes counts",
             "share": "a choice counts the share of votes for the best-scored caption",
         },
-        "aggregate": {
-            "categories": "with categories, the overall value is their unweighted mean",
-            "all": "with categories, the overall value is that of all choices",
-        },
+        "aggregate": AGGREGATES,
     }
 
     @field_validator("grades")
@@ -89,6 +86,15 @@ class PreferenceSettings(ProtocolSettings):
     def words_of_ties(self) -> frozenset[str]:
         """Texts that mean a tie, lower-cased."""
         return frozenset(word.strip().lower() for word in ("tie", "equal", *self.tie_words))
+
+
+VOTED_ROWS: Mapping[str, Any] = {
+    "output_type": "preference",
+    "doc_to_candidates": "captions",
+    "doc_to_preferred": "votes",
+    "protocol": {"votes": "share", "human_ties": "half"},
+}
+"""Keys of a task whose rows, of votes for captions, capbench writes."""
 
 
 class Preference(Choices[PreferenceSettings]):
@@ -188,25 +194,6 @@ class Preference(Choices[PreferenceSettings]):
     def credit(self, scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """Return ``[k]`` the credit of choices by the task's rules of ties and votes."""
         return preference_credit(scores, shares, self.settings)
-
-
-def task_of_choices(*, references: bool) -> dict[str, Any]:
-    """Return the keys of a task of choices between captions.
-
-    Rows have ``id``, ``image``, ``picture``, ``captions``, optionally ``references``, and ``votes``: numbers of
-    captions, ``tie``, or null for a missing vote.
-
-    Args:
-        references: Whether rows have references.
-    """
-    return {
-        "output_type": "preference",
-        **keys_of_judgements(references=references),
-        "doc_to_candidates": "captions",
-        "doc_to_preferred": "votes",
-        "protocol": {"votes": "share", "human_ties": "half"},
-        "metric_list": metrics_of_judgements(references=references),
-    }
 
 
 def preference_credit(scores: np.ndarray, shares: np.ndarray, rule: PreferenceSettings) -> np.ndarray:

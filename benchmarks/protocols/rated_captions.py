@@ -18,8 +18,9 @@ from ...rows import parse_number
 from ...tasks.schema import TaskConfig
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gather, scored_caption
+from ..inputs.recorded import RecordedCheck
 from ..statistics.rated_rows import Ratings
-from .checks import DataCheck, Levels, Tally
+from .checks import Levels, Tally
 from .document_reader import Document, UnusableDocument, is_list
 from .job import Job, Shard, caption_columns, caption_content, numbers_of
 
@@ -166,7 +167,7 @@ class RatedTally(Tally):
         for aspect, levels in self._levels.items():
             levels.add(Ratings.of([caption.ratings[aspect] for caption in rated]).values)
 
-    def checks_of_all(self) -> list[DataCheck]:
+    def checks_of_all(self) -> list[RecordedCheck]:
         """Compare the counts with what the task expects.
 
         Raises:

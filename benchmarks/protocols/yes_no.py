@@ -13,11 +13,12 @@ import numpy as np
 
 from ..inputs.failures import FailureLog
 from ..inputs.items import text_fault
+from ..inputs.recorded import RecordedCheck
 from ..statistics.contract import Statistics, UndefinedStatistic
 from ..statistics.influence import along, gradient
 from ..statistics.rated_rows import first_seen
 from .asking import Question, RequestLog, answered, request_of, require_captioner
-from .checks import DataCheck, no_rows, run_checks
+from .checks import no_rows, run_checks
 from .contract import Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_each
 from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
@@ -161,10 +162,11 @@ class YesNo(Protocol[ProtocolSettings]):
         """The ways to parse answers."""
         return tuple(_PARSES)
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
+    def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return the number of usable questions, and the data checks."""
         questions = list(read_each(job, self.document_keys, _question, failures))
-        return len(questions), _checks(job, len(questions), {question.image for question in questions})
+        checks = _checks(job, len(questions), {question.image for question in questions})
+        return Summary(len(questions), data_checks=checks)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Request the answers to all questions.
@@ -218,7 +220,7 @@ class YesNo(Protocol[ProtocolSettings]):
         )
 
 
-def _checks(job: Job, questions: int, images: Set[str]) -> list[DataCheck]:
+def _checks(job: Job, questions: int, images: Set[str]) -> list[RecordedCheck]:
     return run_checks(job, documents=len(job.documents.rows), rows=questions, images=len(images))
 
 

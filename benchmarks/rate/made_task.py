@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import yaml
 
 from ...atomic_files import write_whole
 from ...errors import counted, writing
-from ..protocols.agreement import task_of_ratings
-from ..protocols.preference import task_of_choices
+from ..protocols.agreement import RATED_ROWS
+from ..protocols.preference import VOTED_ROWS
 from .session import IMAGES, Answer, Key, Session
 
 
@@ -36,18 +36,19 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
     if not judged:
         return None
     name = re.sub(r"[^\w.-]+", "_", session.folder.resolve().name).lstrip("._-") + "_rated"
-    references = any(item.references for item in session.items)
-    keys = (
-        task_of_choices(references=references)
-        if questions.better
-        else task_of_ratings(list(questions.aspects), references=references)
-    )
+    has_references = any(item.references for item in session.items)
+    keys = VOTED_ROWS if questions.better else {**RATED_ROWS, "doc_to_human": _human(questions.aspects)}
     task = {
         "task": name,
         "description": f"Judgements of captions of {session.design.task} by {counted(len(by_rater), 'rater')}.",
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": f"{name}.jsonl"},
+        "doc_to_id": "id",
+        "doc_to_image": "image",
+        "doc_to_pixels": "picture",
+        **({"doc_to_target": "references"} if has_references else {}),
         **keys,
+        "metric_list": ["bleu_4", "rouge_l", "cider", "length"] if has_references else ["length"],
         "metadata": {"version": 1.0},
     }
     head = (
@@ -60,6 +61,12 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
         write_whole(session.folder / f"{name}.jsonl", text)
         write_whole(path, head + yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
     return path, len(judged), len(rows) - len(judged)
+
+
+def _human(aspects: Iterable[str]) -> str | dict[str, str]:
+    """Return the column of each rated aspect, or of the only one."""
+    columns = {aspect: f"rating_{aspect}" for aspect in aspects}
+    return columns if len(columns) > 1 else next(iter(columns.values()))
 
 
 def _ratings(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:

@@ -11,17 +11,17 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ....adapters import ImageHandle, VideoHandle
 from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
 from ...inputs.items import CaptionRow, gather, references_fault, references_of
+from ...inputs.recorded import RecordedCheck
 from ...statistics import Draws
 from ...statistics.contract import Statistic, Statistics, UndefinedStatistic
 from ...statistics.influence import Ratio, ratio_intervals
 from ...statistics.near_ties import settle
 from ...statistics.rated_rows import first_seen
 from ...statistics.significance import Ranking, rank
-from ..checks import DataCheck, run_checks
+from ..checks import run_checks
 from ..choices import compare_credit
 from ..contract import ComparedRows, PairedEstimates, Protocol, ProtocolSettings
 from ..document_reader import Document, UnusableDocument, read_each
@@ -36,7 +36,6 @@ from ..job import (
     Shard,
     Summary,
     caption_content,
-    expected_result,
     numbers_of,
 )
 from .captions import CaptionReader, load, sentences, words_of
@@ -137,10 +136,10 @@ class Checklist(Protocol[ChecklistSettings]):
         """The share of captions of each rule whose score changes as expected: falls, or stays."""
         return list(COMPARED)
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
+    def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return the number of documents with captions that can be changed, and the data checks."""
         captions = self._captions(job, failures)
-        return len({caption.document for caption in captions}), _checks(job, captions)
+        return Summary(_documents(captions), data_checks=_checks(job, captions))
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read all captions, then change them a shard at a time.
@@ -157,14 +156,14 @@ class Checklist(Protocol[ChecklistSettings]):
             yield _shard(some, rows, job.by_id)
             rows += len(some)
             remarks += [
-                Failure(caption.id, "candidate", f"{version.reason} ({NAMES[version.number]})")
+                Failure(caption.id, "candidate", f"{version} ({name})")
                 for caption, of_caption in some
-                for version in of_caption
-                if version.row is None
+                for name, version in zip(NAMES, of_caption, strict=True)
+                if isinstance(version, str)
             ]
-        return Summary(len({caption.document for caption in captions}), data_checks=checks, remarks=remarks)
+        return Summary(_documents(captions), data_checks=checks, remarks=remarks)
 
-    def _captions(self, job: Job, failures: FailureLog) -> list[SourceCaption]:
+    def _captions(self, job: Job, failures: FailureLog) -> list[CaptionRow]:
         for name, here in (("rules", VERSION), ("words", load().digest)):
             asked = getattr(self.settings, name)
             if asked != here:
@@ -180,7 +179,7 @@ class Checklist(Protocol[ChecklistSettings]):
             )
         return captions
 
-    def _source(self, document: Document) -> Iterator[SourceCaption]:
+    def _source(self, document: Document) -> Iterator[CaptionRow]:
         """Yield the captions of a document for the rules to change."""
         captions = references_of(document["doc_to_target"])
         if fault := references_fault(captions):
@@ -191,7 +190,7 @@ class Checklist(Protocol[ChecklistSettings]):
         document.check_view()
         for number in range(len(captions) if self.settings.captions == "all" else 1):
             identity, references = f"{document.id}#{number}", (*captions[:number], *captions[number + 1 :])
-            yield SourceCaption(identity, document.id, document.image, captions[number], references, document.pixels)
+            yield CaptionRow(identity, document.image, captions[number], references, pixels=document.pixels)
 
     def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return every value of each rule, with bootstrap intervals over images."""
@@ -253,14 +252,6 @@ class Checklist(Protocol[ChecklistSettings]):
         """Return the share of expected changes by metric, over the captions of a rule that all metrics scored."""
         return compare_rule(rows, draws)
 
-    def expected(self, metrics: ScoredMetrics, statistics: Statistics, categories: Sequence[str]) -> list[Result]:
-        """Return the results of each metric, without values."""
-        return [
-            expected_result(metric, name, _is_better(rule, name), rule.name)
-            for metric in metrics
-            for rule, name in _names()
-        ]
-
     def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
         """Return the scores of each version of each caption; a version that was not made has none."""
         row_of_sample = collected.numbers["caption"] * len(NAMES) + collected.numbers["version"]
@@ -271,81 +262,43 @@ class Checklist(Protocol[ChecklistSettings]):
         return values, {int(row_of_sample[sample]): reason for sample, reason in reasons.items()}
 
 
-@dataclass(frozen=True)
-class SourceCaption:
-    """A human caption that rules change.
-
-    Attributes:
-        id: The document's id, with ``#`` and the number of the caption.
-        document: The document's id.
-        image: The image.
-        text: The caption.
-        references: The other captions of the image.
-        pixels: The image or video; None where unknown.
-    """
-
-    id: str
-    document: str
-    image: str
-    text: str
-    references: tuple[str, ...]
-    pixels: ImageHandle | VideoHandle | None = None
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version of a caption: unchanged, changed by a rule, or not made.
-
-    Attributes:
-        number: Index of its name in :data:`NAMES`.
-        row: The caption to score; None where the rule found nothing to change.
-        reason: Why nothing was changed.
-    """
-
-    number: int
-    row: CaptionRow | None
-    reason: str = ""
-
-
 def changed(
-    captions: Sequence[SourceCaption], settings: ChecklistSettings
-) -> Iterator[tuple[SourceCaption, list[Version]]]:
-    """Yield each caption with all versions, in the order of :data:`NAMES`.
+    captions: Sequence[CaptionRow], settings: ChecklistSettings
+) -> Iterator[tuple[CaptionRow, list[CaptionRow | str]]]:
+    """Yield each caption with its versions, in the order of :data:`NAMES`: one to score, or why a rule made none.
 
     Raises:
         DataError: A dependency of the reader is missing.
     """
     corpus = _corpus(captions, settings)
-    for caption, read in zip(captions, corpus.reader.read([source.text for source in captions]), strict=True):
-        source = RuleInput(caption.image, caption.text, read, caption.references, corpus)
-        clean = CaptionRow(caption.id, caption.image, caption.text, caption.references, pixels=caption.pixels)
-        yield caption, [Version(0, clean), *_versions(clean, source)]
+    findings = corpus.reader.read([caption.candidate for caption in captions])
+    for caption, read in zip(captions, findings, strict=True):
+        source = RuleInput(caption.image, caption.candidate, read, caption.references, corpus)
+        yield caption, [caption, *(_version(caption, rule, source) for rule in CHANGES)]
 
 
-def _versions(clean: CaptionRow, source: RuleInput) -> Iterator[Version]:
-    for number, rule in enumerate(CHANGES, 1):
-        try:
-            text = rule.change(source)
-        except NothingToChange as reason:
-            yield Version(number, None, str(reason))
-            continue
-        # Document frequencies count the captions of an image once, not once per version.
-        yield Version(number, replace(clean, id=f"{clean.id}|{rule.name}", candidate=text, weight=0))
+def _version(caption: CaptionRow, rule: ChangeRule, source: RuleInput) -> CaptionRow | str:
+    try:
+        text = rule.change(source)
+    except NothingToChange as reason:
+        return str(reason)
+    # Document frequencies count the captions of an image once, not once per version.
+    return replace(caption, id=f"{caption.id}|{rule.name}", candidate=text, weight=0)
 
 
-def _corpus(captions: Sequence[SourceCaption], settings: ChecklistSettings) -> SourceCorpus:
+def _corpus(captions: Sequence[CaptionRow], settings: ChecklistSettings) -> SourceCorpus:
     words, reader = load(), settings.caption_reader()
     seen: Counter[str] = Counter()
-    for texts in {caption.image: (caption.text, *caption.references) for caption in captions}.values():
+    for texts in {caption.image: (caption.candidate, *caption.references) for caption in captions}.values():
         for text in texts:
             seen.update(words_of(text))
-    last = [sentences(caption.text)[-1] for caption in captions]
+    last = [sentences(caption.candidate)[-1] for caption in captions]
     donors = [
         Donor(caption.image, sentence, read.nouns)
         for caption, sentence, read in zip(captions, last, reader.read(last), strict=True)
         if read.nouns
     ]
-    best = typical([caption.text for caption in captions], seen)
+    best = typical([caption.candidate for caption in captions], seen)
     return SourceCorpus(words, reader, settings.seed, seen, settings.least_seen, donors, best)
 
 
@@ -467,37 +420,42 @@ def _applies(collected: Collected) -> np.ndarray:
     return present
 
 
-def _shard(captions: Sequence[tuple[SourceCaption, list[Version]]], first: int, by_id: bool) -> Shard:
-    versions = [(caption, version) for caption, of_caption in captions for version in of_caption]
-    samples = [version.row for _, version in versions if version.row is not None]
+def _shard(captions: Sequence[tuple[CaptionRow, list[CaptionRow | str]]], first: int, by_id: bool) -> Shard:
+    versions = [version for _, of_caption in captions for version in of_caption]
+    samples = [version for version in versions if not isinstance(version, str)]
     items, item_of_sample, item_numbers = gather(samples, by_id)
-    usable = [(first + at // len(NAMES), version) for at, (_, version) in enumerate(versions) if version.row]
+    places = np.array([at for at, version in enumerate(versions) if not isinstance(version, str)], dtype=np.int64)
+    named = [(caption, name) for caption, _ in captions for name in NAMES]
     return Shard(
         items,
         item_of_sample,
         {
-            "id": [f"{caption.id}|{NAMES[version.number]}" for caption, version in versions],
-            "image": [caption.image for caption, _ in versions],
-            "category": [NAMES[version.number] for _, version in versions],
-            "caption": [None if version.row is None else version.row.candidate for _, version in versions],
-            "references": [caption.references for caption, _ in versions],
-            "unchanged": [version.reason or None for _, version in versions],
+            "id": [f"{caption.id}|{name}" for caption, name in named],
+            "image": [caption.image for caption, _ in named],
+            "category": [name for _, name in named],
+            "caption": [None if isinstance(version, str) else version.candidate for version in versions],
+            "references": [caption.references for caption, _ in named],
+            "unchanged": [version if isinstance(version, str) else None for version in versions],
         },
         {
             "image": numbers_of(caption.image for caption, _ in captions),
-            "caption": np.array([number for number, _ in usable], dtype=np.int64),
-            "version": np.array([version.number for _, version in usable], dtype=np.int64),
+            "caption": first + places // len(NAMES),
+            "version": places % len(NAMES),
         },
         [caption_content(sample, []) for sample in samples],
         item_numbers,
     )
 
 
-def _checks(job: Job, captions: Sequence[SourceCaption]) -> list[DataCheck]:
+def _documents(captions: Sequence[CaptionRow]) -> int:
+    return len({caption.id.rpartition("#")[0] for caption in captions})
+
+
+def _checks(job: Job, captions: Sequence[CaptionRow]) -> list[RecordedCheck]:
     return run_checks(
         job,
         documents=len(job.documents.rows),
         rows=len(captions),
-        items=len({(caption.image, caption.text) for caption in captions}),
+        items=len({(caption.image, caption.candidate) for caption in captions}),
         images=len({caption.image for caption in captions}),
     )

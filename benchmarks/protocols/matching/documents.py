@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from ...inputs.failures import FailureLog, Stage
 from ...inputs.images import boxes_fault, boxes_of
 from ...inputs.items import image_key, printable, text_fault
 from ..contract import ProtocolSettings
-from ..document_reader import Document, UnusableDocument, is_blank, is_list, read_documents
+from ..document_reader import Document, UnusableDocument, is_blank, is_list, read_each
 from ..job import Job
 from .image_text_hits import Ties
 
@@ -93,10 +93,6 @@ class MatchingSettings(ProtocolSettings):
             raise ValueError("measure 'square' takes one caption of each image: captions must be 1")
         return self
 
-    def shown(self, name: str) -> str:
-        """Return the value of a setting as ``bench show`` prints it."""
-        return ", ".join(self.left_out_categories) if name == "left_out_categories" else super().shown(name)
-
     def idle(self) -> Set[str]:
         """Return the settings without effect: of groups where none is formed, of a draw that is not made."""
         of_entries = self.measure != "square"
@@ -143,6 +139,8 @@ class MatchEntry:
         pixels: The crop.
         captions: The captions that are used.
         negatives: The negatives; empty where the task does not use them.
+        image_name: The key of the document's image, or images.
+        category: That of the document; levels are separated by ``/``.
     """
 
     id: str
@@ -150,6 +148,8 @@ class MatchEntry:
     pixels: ImageHandle
     captions: tuple[str, ...]
     negatives: tuple[str, ...]
+    image_name: str = ""
+    category: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -157,27 +157,12 @@ class MatchEntry:
         return self.captions + self.negatives
 
 
-@dataclass
-class MatchingData:
-    """The entries that are matched.
-
-    Attributes:
-        entries: In order; those of a document are neighbours.
-        image_names: By document: the key of its image, or images.
-        categories: By document: its category; levels are separated by ``/``.
-    """
-
-    entries: list[MatchEntry] = field(default_factory=list[MatchEntry])
-    image_names: dict[str, str] = field(default_factory=dict[str, str])
-    categories: dict[str, str] = field(default_factory=dict[str, str])
-
-
 Found = tuple[str, list[MatchEntry]]
 """The key of a document's images, and its entries."""
 
 
-def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], failures: FailureLog) -> MatchingData:
-    """Read all documents.
+def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], failures: FailureLog) -> list[MatchEntry]:
+    """Return the entries of all documents; those of a document are neighbours.
 
     Args:
         job: The run.
@@ -185,24 +170,20 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
         keys: The ``doc_to_*`` keys that the protocol reads.
         failures: Receives documents, and entries, that cannot be used.
     """
-    matched = MatchingData()
     shape = shape_of(job.task.templates.keys(), settings)
     read = {_SQUARE: _square, _ENTRIES: _entries}.get(frozenset(shape), _choice)
 
-    def entries(document: Document) -> Iterator[tuple[str, Found]]:
-        yield _category(document), read(document, settings)
+    def entries(document: Document) -> Iterator[MatchEntry]:
+        category, (name, of_document) = _category(document), read(document, settings)
+        for entry in of_document:
+            if len(entry.captions) >= settings.captions:
+                captions = _picked(entry.captions, settings, entry.id)
+                yield replace(entry, captions=captions, image_name=name, category=category)
+            else:
+                reason = f"has {len(entry.captions)} of the {settings.captions} captions that the task needs"
+                failures.add(entry.id, "candidate", reason)
 
-    for document, groups in read_documents(job, keys, entries, failures):
-        for category, (name, of_document) in groups:
-            matched.image_names[document.id] = name
-            matched.categories[document.id] = category
-            for entry in of_document:
-                if len(entry.captions) >= settings.captions:
-                    matched.entries.append(replace(entry, captions=_picked(entry.captions, settings, entry.id)))
-                else:
-                    reason = f"has {len(entry.captions)} of the {settings.captions} captions that the task needs"
-                    failures.add(entry.id, "candidate", reason)
-    return matched
+    return list(read_each(job, keys, entries, failures))
 
 
 def _category(document: Document) -> str:

@@ -14,12 +14,13 @@ from typing import Any, Self
 import numpy as np
 
 from ...inputs.failures import Failure, FailureLog
+from ...inputs.recorded import RecordedCheck
 from ...statistics.contract import Statistics, UndefinedStatistic
 from ...statistics.rated_rows import first_seen
-from ..checks import DataCheck, no_rows, run_checks
+from ..checks import no_rows, run_checks
 from ..contract import Protocol, unscored_shard
 from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
-from .documents import SHAPE_KEYS, MatchEntry, MatchingData, MatchingSettings, read_matched, shape_of
+from .documents import SHAPE_KEYS, MatchEntry, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
 from .image_text_hits import Ties, match_captions, match_square, prefer_captions, preferred, table_of
 
@@ -104,33 +105,30 @@ class Matching(Protocol[MatchingSettings]):
         """Return the keys of other shapes."""
         return keys & SHAPE_KEYS - shape_of(keys, self.settings)
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[DataCheck]]:
+    def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return the number of matched documents, and the data checks."""
-        matched, checks = self._read(job, failures)
-        return len({entry.image for entry in matched.entries}), checks
+        entries, checks = self._read(job, failures)
+        return Summary(len({entry.image for entry in entries}), data_checks=checks)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read entries, encode them a shard at a time, and match them."""
-        matched, checks = self._read(job, failures)
-        scorer = EntryScorer(job, self.settings, failures, len(matched.entries))
-        rows = _matched(scorer.scored(matched.entries), self.settings)
-        alone = None
-        if self.settings.measure == "neg":
-            alone = TextAlone(matched.entries, matched.image_names, self.settings.ties)
+        entries, checks = self._read(job, failures)
+        scorer = EntryScorer(job, self.settings, failures, len(entries))
+        rows = _matched(scorer.scored(entries), self.settings)
+        alone = TextAlone(entries, self.settings.ties) if self.settings.measure == "neg" else None
         categories: dict[str, int] = {}
         documents: set[str] = set()
         cut_to_one: list[str] = []
         while some := list(islice(rows, job.shard)):
             documents.update(row.entries[0].image for row in some)
             cut_to_one += [name for row in some for name in row.cut_to_one]
-            yield _shard(some, matched, categories, alone)
+            yield _shard(some, categories, alone)
         if not documents:
             raise no_rows(job, "no image can be matched", failures)
         return Summary(
             len(documents),
             data_checks=checks,
-            cut=dict.fromkeys(self.measures, (scorer.texts, scorer.cut)),
-            identical=dict.fromkeys(self.measures, len(cut_to_one)),
+            cut=dict.fromkeys(self.measures, (scorer.texts, scorer.cut, len(cut_to_one))),
             remarks=[*scorer.remarks, *(Failure(name, "candidate", _CUT_TO_ONE) for name in cut_to_one)],
             categories=list(categories),
         )
@@ -168,31 +166,27 @@ class Matching(Protocol[MatchingSettings]):
             alone = {CHANCE: _CHANCE_OF_SQUARE[place], "texts": 0.0}
         return replace(result, alone=alone)
 
-    def _read(self, job: Job, failures: FailureLog) -> tuple[MatchingData, list[DataCheck]]:
+    def _read(self, job: Job, failures: FailureLog) -> tuple[list[MatchEntry], list[RecordedCheck]]:
         """Return the matched entries, and the data checks."""
-        matched = read_matched(job, self.settings, self.document_keys, failures)
-        if not matched.entries:
+        entries = read_matched(job, self.settings, self.document_keys, failures)
+        if not entries:
             raise no_rows(job, "no image can be matched", failures)
-        documents = {entry.image for entry in matched.entries}
-        rows = documents if self.settings.measure == "square" else [entry.image for entry in matched.entries]
+        # The two entries of a square are neighbours.
+        rows = entries[::2] if self.settings.measure == "square" else entries
         checks = run_checks(
             job,
-            categories=Counter(matched.categories[row] for row in rows),
+            categories=Counter(row.category for row in rows),
             documents=len(job.documents.rows),
             rows=len(rows),
-            items=len({entry.pixels for entry in matched.entries}),
-            images=len({matched.image_names[document] for document in documents}),
+            items=len({entry.pixels for entry in entries}),
+            images=len({entry.image_name for entry in entries}),
         )
-        return matched, checks
+        return entries, checks
 
 
-def _shard(
-    rows: Sequence[_MatchRow], matched: MatchingData, categories: dict[str, int], alone: TextAlone | None
-) -> Shard:
+def _shard(rows: Sequence[_MatchRow], categories: dict[str, int], alone: TextAlone | None) -> Shard:
     """Return rows with their results, and number new categories."""
-    documents = [row.entries[0].image for row in rows]
-    names = [matched.categories[document] for document in documents]
-    images = [matched.image_names[document] for document in documents]
+    names, images = [row.entries[0].category for row in rows], [row.entries[0].image_name for row in rows]
     for name in names:
         categories.setdefault(name, len(categories))
     numbers = {
@@ -264,18 +258,16 @@ class TextAlone:
 
     Args:
         entries: All entries; ``words`` of an entry uses those of other images.
-        image_names: By document: the key of its image.
         ties: The credit where captions and negatives are equal.
     """
 
-    def __init__(self, entries: Sequence[MatchEntry], image_names: Mapping[str, str], ties: Ties) -> None:
-        self._image_names = image_names
+    def __init__(self, entries: Sequence[MatchEntry], ties: Ties) -> None:
         self._ties: Ties = ties
         self._true, self._false = Counter[str](), Counter[str]()
         self._of_image: dict[str, list[MatchEntry]] = {}
         self._last: tuple[str, Counter[str], Counter[str]] | None = None
         for entry in entries:
-            self._of_image.setdefault(image_names[entry.image], []).append(entry)
+            self._of_image.setdefault(entry.image_name, []).append(entry)
             self._true.update(_marks(entry.captions))
             self._false.update(_marks(entry.negatives))
 
@@ -291,7 +283,7 @@ class TextAlone:
 
     def _plausible(self, entry: MatchEntry) -> np.ndarray:
         """Return ``[texts]`` the mean log ratio of a text's marks in true to false captions of other images."""
-        true, false = self._marks_of(self._image_names[entry.image])
+        true, false = self._marks_of(entry.image_name)
 
         def rate(mark: str) -> float:
             # Add-one smoothing: a mark that occurs only here has log ratio 0.

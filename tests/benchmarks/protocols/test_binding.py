@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from capbench.benchmarks.protocols import protocols
-from capbench.benchmarks.protocols.agreement import AgreementSettings
 from capbench.benchmarks.protocols.binding import bind, load_bound
 from capbench.benchmarks.protocols.contract import Protocol
 from capbench.benchmarks.protocols.matching.documents import MatchingSettings
@@ -114,8 +113,8 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
 @pytest.mark.parametrize(
     ("task", "tail", "key", "readers"),
     [
-        (MATCHING, "doc_to_target: a\n", "doc_to_target", "'preference' and 'yes_no' do"),
-        (AGREEMENT, "protocol:\n  ties: half\n", "ties", "'battles', 'matching' and 'preference' do"),
+        (MATCHING, "doc_to_target: a\n", "doc_to_target", "preference, yes_no"),
+        (AGREEMENT, "protocol:\n  ties: half\n", "ties", "battles, matching, preference"),
     ],
 )
 def test_key_and_choice_of_another_protocol_are_told_with_line_and_whose_they_are(
@@ -124,7 +123,7 @@ def test_key_and_choice_of_another_protocol_are_told_with_line_and_whose_they_ar
     path = write(task, tail)
     (fault,) = faults(path)
     assert fault.startswith(f"{path}:{line_of(path, key)}: ")
-    assert f"{key}: protocol '{task['output_type']}' does not read it; " in fault
+    assert f"{key}: protocol '{task['output_type']}' does not read it, but " in fault
     assert fault.endswith(readers)
 
 
@@ -183,11 +182,6 @@ def test_choice_of_a_wrong_value_is_one_fault_with_line_and_key(write: Write, ch
         assert fault == f"{path}:{line_of(path, 'protocol')}: key 'protocol.human_range.1' is missing"
     else:
         assert fault.startswith(f"{path}:{line_of(path, 'protocol')}: {message}")
-
-
-def test_recorded_choices_leave_out_those_of_other_protocols():
-    older = {"raters": "mean", "human_range": [0, 5], "ties": "half", "block_size": 8}
-    assert AgreementSettings.recorded(older) == AgreementSettings(raters="mean", human_range=(0, 5))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_captions_of_a_part_of_the_documents_end_the_run_before_anything_is_scor
     with pytest.raises(DataError, match="no caption is recorded for 2 of 3 documents: '1', '2'") as caught:
         run(tmp_path, PART, output_path=tmp_path / "runs")
     assert "the recorded captions '77' belong to no document" in caught.value.hint
-    assert "'bench run --subset' scores only the documents with captions" in caught.value.hint
+    assert "--subset, or --model_args subset=true, scores only the documents with captions" in caught.value.hint
     assert not list((tmp_path / "runs").rglob("run.json"))
 
 

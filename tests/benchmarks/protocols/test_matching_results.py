@@ -218,18 +218,17 @@ def test_categories_that_are_left_out_are_in_no_mean():
 # --- what rules reach that see no image
 
 
-def entries(*choices: tuple[list[str], list[str]], images: str = "") -> tuple[list[MatchEntry], dict[str, str]]:
+def entries(*choices: tuple[list[str], list[str]], images: str = "") -> list[MatchEntry]:
     """Return an entry for each list of captions and of negatives; ``images`` has a letter for the image of each."""
-    entries = [
-        MatchEntry(str(n), str(n), ImageHandle(b""), tuple(own), tuple(others))
+    return [
+        MatchEntry(str(n), str(n), ImageHandle(b""), tuple(own), tuple(others), (images or "abcdefgh")[n])
         for n, (own, others) in enumerate(choices)
     ]
-    return entries, {str(n): (images or "abcdefgh")[n] for n in range(len(entries))}
 
 
 def credits_of(*choices: tuple[list[str], list[str]], images: str = "", ties: str = "wrong") -> list[dict]:
-    documents, names = entries(*choices, images=images)
-    alone = TextAlone(documents, names, ties)  # type: ignore[arg-type]
+    documents = entries(*choices, images=images)
+    alone = TextAlone(documents, ties)  # type: ignore[arg-type]
     return [dict(zip(RULES, alone.credit(document), strict=True)) for document in documents]
 
 

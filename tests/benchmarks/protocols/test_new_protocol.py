@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -78,9 +78,9 @@ class Naming(Protocol[NamingSettings]):
     sample = "document"
     measures = ("named",)
 
-    def read(self, job: Job, failures: FailureLog) -> tuple[int, list[dict[str, Any]]]:
+    def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return how many documents there are."""
-        return len(self._names(job, failures)), []
+        return Summary(len(self._names(job, failures)))
 
     def _names(self, job: Job, failures: FailureLog) -> dict[str, list[str]]:
         documents = read_values(job, self.document_keys, failures)
