@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
         # When a later task fails, those before it are done, and are shown.
         if finished:
             _print_table(finished, options)
-    return 1 if any(result.failed_metrics or not result.is_complete for result in finished) else 0
+    return 1 if any(result.record.metric_errors or not result.record.is_complete for result in finished) else 0
 
 
 @asking_nobody()
@@ -271,11 +270,11 @@ def _tell(finished: TaskRun) -> None:
         if cut.cut
     ]
     lines += [f"not run: {line}" for line in _unused(record.metrics_left_out)]
-    lines += [f"metric {metric} failed: {reason}" for metric, reason in finished.failed_metrics.items()]
+    lines += [f"metric {metric} failed: {reason}" for metric, reason in finished.record.metric_errors.items()]
     lines += [
         f"{result.metric} {result.label[1]}: no value: {result.reason}"
         for result in finished.results
-        if result.value is None and result.metric not in finished.failed_metrics
+        if result.value is None and result.metric not in finished.record.metric_errors
     ]
     where = f"; written to {finished.folder}" if finished.folder else ""
     lines.append(f"{counts.effective:,} of {counts.original:,} documents scored in {record.seconds:.1f} s{where}")
@@ -341,7 +340,7 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
     recorded = sum(cell.is_recorded for cell in finished.cells)
     counts = f"{filled - recorded} of {len(finished.cells)} cells were measured"
     tell(f"{suite.suite}: {counts}{f', {recorded} recorded' if recorded else ''}")
-    failed = any(result.failed_metrics or not result.is_complete for result in finished.runs)
+    failed = any(result.record.metric_errors or not result.record.is_complete for result in finished.runs)
     return 1 if failed or not filled else 0
 
 
@@ -351,7 +350,7 @@ def _said(place: TablePlace) -> str:
 
     if place.recorded:
         return f"recorded scores, {place.recorded}"
-    model, decoding = place.models.model, settings_text(json.loads(place.models.decoding))
+    model, decoding = place.models.model, settings_text(place.models.decoding)
     named = f"{model} [{decoding}]" if model and decoding else model
     return place.needs or named or place.models.judge or "no model needed"
 

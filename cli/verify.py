@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if options.again:
         for number, result in enumerate(results):
             if result.run is not None and not result.faults:
-                results[number] = result.scored(score_again(result.run, **settings, progress=bars()))
+                results[number] = replace(result, again=score_again(result.run, **settings, progress=bars()))
     print_table(
         {"Run": str(case.folder), "Found": _found(case)} | ({"Again": _came_out(case.again)} if options.again else {})
         for case in results

@@ -20,11 +20,9 @@ from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.inputs.models import Models
 from capbench.benchmarks.inputs.settings import RunSettings
 from capbench.benchmarks.protocols.contract import drain
-from capbench.benchmarks.running.plan import make_plan
+from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.running.runner import prepare
 from capbench.metrics import NoCache
-from capbench.tasks.index import build_index
-from capbench.tasks.locate import DataLocations
 
 BAR = 20.0
 """Microseconds that a row may take."""
@@ -37,11 +35,11 @@ def main() -> int:
         folder, task = Path(name), "flickr8k_cf" if "CAPBENCH_DATA" in os.environ else "memory"
         if task == "memory":
             memory.write(folder, ROWS)
-        locations = DataLocations.from_environment()
-        (plan,) = make_plan(build_index([folder]), [task], metric_names=["length"], locations=locations)
+        call = resolve_call([task], metric_names=["length"], include_path=[folder])
+        (plan,) = call.plan
         taken: list[float] = []
         for _ in range(RUNS):
-            job = prepare(plan, RunSettings(skip_checks=True), Models(), locations=locations, cache=NoCache())
+            job = prepare(plan, RunSettings(skip_checks=True), Models(), locations=call.locations, cache=NoCache())
             # Reading is not what is measured.
             rows = list(job.documents.rows)
             job = replace(job, documents=replace(job.documents, rows=rows))

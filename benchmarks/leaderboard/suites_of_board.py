@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from ...tasks.index import TaskIndex
@@ -73,7 +72,7 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
 
 def _results(record: Record, models: RowModels, metric: str) -> list[Result]:
     """Return the results of a run for a row of a suite; empty if the run used other models."""
-    if record.settings.decoding != json.loads(models.decoding):
+    if record.settings.decoding != models.decoding:
         return []
     results = list(record.results.values())
     if metric:

@@ -201,20 +201,11 @@ def find_in(
 
 
 def _published(document: dict[str, Any], entry: dict[str, Any]) -> Published:
-    models = [entry[kind] for kind in ("model", "encoder", "setting") if kind in entry]
-    return Published(
-        paper=document["paper"],
-        title=document["title"],
-        citation=document["citation"],
-        table=entry["table"],
-        task=entry["task"],
-        metric=entry["metric"],
-        statistic=entry["statistic"],
-        model=models[0] if models else None,
-        value=entry["value"],
-        printed=entry["printed"],
-        scale=entry.get("scale", document["tables"][entry["table"]]["scale"]),
-    )
+    named = {name: document[name] for name in ("paper", "title", "citation")}
+    printed = {name: entry[name] for name in ("table", "task", "metric", "statistic", "value", "printed")}
+    model = next((entry[kind] for kind in ("model", "encoder", "setting") if kind in entry), None)
+    scale = entry.get("scale", document["tables"][entry["table"]]["scale"])
+    return Published(**named, **printed, model=model, scale=scale)
 
 
 @cache

@@ -54,37 +54,18 @@ _MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the weights of all-MiniLM-L6-v2 for the golden values."""
 
 
-@dataclass(frozen=True)
-class Values:
-    """Values of this machine and the golden ones.
+def differences(ours: Iterable[object], golden: Iterable[object]) -> np.ndarray:
+    """Return ``[n]`` the differences of numbers of any nesting; infinite where one side has no value."""
+    pair = [np.asarray(list(side), dtype=np.float64) for side in (ours, golden)]
+    if pair[0].shape != pair[1].shape:
+        raise ValueError(f"values of shape {pair[0].shape}, golden ones of {pair[1].shape}")
+    apart = np.abs(pair[0] - pair[1]).ravel()
+    return np.where(np.isnan(apart), np.inf, apart)
 
-    Attributes:
-        ours: ``[n]`` float64.
-        golden: ``[n]`` float64.
-    """
 
-    ours: np.ndarray
-    golden: np.ndarray
-
-    @classmethod
-    def of_numbers(cls, ours: Iterable[object], golden: Iterable[object]) -> Values:
-        """Return numbers of any nesting, which must be the same on both sides."""
-        pair = [np.asarray(list(side), dtype=np.float64) for side in (ours, golden)]
-        if pair[0].shape != pair[1].shape:
-            raise ValueError(f"values of shape {pair[0].shape}, golden ones of {pair[1].shape}")
-        return cls(pair[0].ravel(), pair[1].ravel())
-
-    @classmethod
-    def of_answers(cls, ours: Iterable[object], golden: Iterable[object]) -> Values:
-        """Return answers that are equal or not (words, token ids) as differences of 0 and 1."""
-        same = [value == other for value, other in zip(ours, golden, strict=True)]
-        return cls(np.asarray(same, dtype=np.float64), np.ones(len(same)))
-
-    @property
-    def largest_difference(self) -> float:
-        """The largest difference; infinite where one side has no value."""
-        differences = np.abs(self.ours - self.golden)
-        return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0))
+def unequal(ours: Iterable[object], golden: Iterable[object]) -> np.ndarray:
+    """Return ``[n]`` 0 for each pair of equal answers (words, token ids), and 1 for others."""
+    return np.array([float(value != other) for value, other in zip(ours, golden, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -95,7 +76,7 @@ class Component:
         name: Its name in tables.
         source: The code that printed the golden values.
         tolerance: The largest difference that counts as equal.
-        compute: Computes the values.
+        compute: Returns the differences of the values.
         require: Raises BenchError or ImportError where the machine lacks what it needs.
         subset: Description of the golden values that may be redistributed, where others may not.
     """
@@ -103,7 +84,7 @@ class Component:
     name: str
     source: str
     tolerance: float
-    compute: Callable[[], Values]
+    compute: Callable[[], np.ndarray]
     require: Callable[[], object] = lambda: None
     subset: str = ""
 
@@ -151,12 +132,12 @@ def _outcome(component: Component) -> Outcome:
     except ImportError as error:
         return Outcome(component, "not run", reason=f"{error}. pip install {error.name or 'it'}")
     try:
-        values = component.compute()
+        apart = component.compute()
     except Exception as error:  # noqa: BLE001 - any error of a library is the result
         return Outcome(component, "differs", reason=f"{type(error).__name__}: {error}")
-    largest = values.largest_difference
-    verdict = "ok" if len(values.ours) and largest <= component.tolerance else "differs"
-    return Outcome(component, verdict, len(values.ours), largest)
+    largest = float(apart.max(initial=0.0))
+    verdict = "ok" if len(apart) and largest <= component.tolerance else "differs"
+    return Outcome(component, verdict, len(apart), largest)
 
 
 def all_components() -> Iterator[Component]:
@@ -195,13 +176,13 @@ def all_components() -> Iterator[Component]:
         yield Component(f"{metric.label}{how}", source, 1e-9, partial(_metric, name, metric), metric.check)
 
 
-def _coefficients(name: str) -> Values:
+def _coefficients(name: str) -> np.ndarray:
     ours, golden = [], read_golden("statistics")["cases"].values()
     for case in golden:
         human = case["human"]
         rated = RatedScores(np.array(case["scores"]), np.array(human), np.arange(len(human)))
         ours.append(statistics[name]().value(rated, np.ones(len(human), dtype=int)))
-    return Values.of_numbers(ours, [case[name] for case in golden])
+    return differences(ours, [case[name] for case in golden])
 
 
 @cache
@@ -236,17 +217,17 @@ def _encoder(run: str) -> Iterator[tuple[Encoder, Path]]:
             yield PacEncoder(checkpoint, quick_gelu=quick, device="cpu", dtype="fp32"), folder
 
 
-def _cosines(name: str, run: str) -> Values:
+def _cosines(name: str, run: str) -> np.ndarray:
     golden = read_golden("clip_scores")["drawn"]
     with _encoder(run) as (encoder, folder):
         files = draw_pictures(folder)
         pictures, candidates, references = zip(*golden["items"], strict=True)
         items = golden_items(candidates, references, images=[ImageHandle(files[picture]) for picture in pictures])
         scores = build_metric(name, {}).score(items, Context(encoder=encoder))
-    return Values.of_numbers(scores.values, golden[run]["harmonic_mean" if name.startswith("ref") else "image"])
+    return differences(scores.values, golden[run]["harmonic_mean" if name.startswith("ref") else "image"])
 
 
-def _frames(name: str, against: str) -> Values:
+def _frames(name: str, against: str) -> np.ndarray:
     golden = read_golden("emscore")
     ours, released = [], []
     with _encoder("clip") as (encoder, folder):
@@ -261,7 +242,7 @@ def _frames(name: str, against: str) -> Values:
                 scores = metric.score(items, Context(encoder=encoder))
                 ours.append([*(scores.parts[part][0] for part in _PARTS_OF_EMSCORE), scores.values[0]])
                 released.append(golden[idf][number][against])
-    return Values.of_numbers(ours, released)
+    return differences(ours, released)
 
 
 def _features(path: Path, frames: int, seed: int = 1) -> Path:
@@ -271,7 +252,7 @@ def _features(path: Path, frames: int, seed: int = 1) -> Path:
     return path
 
 
-def _levels() -> Values:
+def _levels() -> np.ndarray:
     import torch
 
     from ...adapters.encoders.open_clip_transform import open_clip_transform
@@ -287,17 +268,17 @@ def _levels() -> Values:
     if failed:
         raise AdapterError(f"pictures cannot be read: {failed}")
     released = [np.frombuffer(base64.b64decode(encoded), dtype=np.uint8) for encoded in golden.values()]
-    return Values.of_numbers((255 * pixels["pixel_values"]).flatten(1).numpy(), released)
+    return differences((255 * pixels["pixel_values"]).flatten(1).numpy(), released)
 
 
-def _clip_tokens() -> Values:
+def _clip_tokens() -> np.ndarray:
     from ...adapters.encoders.clip_tokens import clip_token_ids, clip_tokenizer
 
     texts, ids = zip(*read_golden("clip_inputs")["tokens"], strict=True)
-    return Values.of_answers((tokens[1:-1] for tokens in clip_token_ids(clip_tokenizer(), texts)), ids)
+    return unequal((tokens[1:-1] for tokens in clip_token_ids(clip_tokenizer(), texts)), ids)
 
 
-def _information() -> Values:
+def _information() -> np.ndarray:
     from ...metrics.mid import pointwise_information
 
     golden, generator = read_golden("mid"), np.random.default_rng(7)
@@ -310,7 +291,7 @@ def _information() -> Values:
         information, distance = pointwise_information(x, y, candidate, y)
         ours.append([*(information + distance), information + distance.sum() / 39])
     released = [[*golden[kind]["pointwise"], golden[kind]["value"]] for kind in ("made", "real")]
-    return Values.of_numbers(ours, released)
+    return differences(ours, released)
 
 
 def minilm() -> Path:
@@ -330,13 +311,13 @@ def minilm() -> Path:
     return folder
 
 
-def _words() -> Values:
+def _words() -> np.ndarray:
     words, golden = wordnet.load(wordnet.find()), read_golden("capture_wordnet")["words"]
     ours = [[words.lemma(word, "noun"), words.lemma(word, "adj"), sorted(words.synonyms(word))] for word in golden]
-    return Values.of_answers(ours, golden.values())
+    return unequal(ours, golden.values())
 
 
-def _capture() -> Values:
+def _capture() -> np.ndarray:
     golden = read_golden("capture")["pairs"]
     rows = [
         {"caption": f"{side} {number}", **_graph(*pair[side])}
@@ -348,10 +329,10 @@ def _capture() -> Values:
     settings = {"encoder": str(minilm())}
     scores = _scored("capture", settings, rows, golden_items(candidates, references))
     ours = np.stack([scores.values, *(scores.parts[name] for name in _PARTS)], axis=1)
-    return Values.of_numbers(ours, [pair["values"] for pair in golden])
+    return differences(ours, [pair["values"] for pair in golden])
 
 
-def _spice() -> Values:
+def _spice() -> np.ndarray:
     golden = read_golden("graph_spice")["graphs"]
     items = golden_items([case["candidate"] for case in golden], [case["references"] for case in golden])
     rows = [{"caption": text, "graph": text} for case in golden for text in (case["candidate"], *case["references"])]
@@ -368,7 +349,7 @@ def _spice() -> Values:
         )
     ]
     names = ("spice", "exact", "merged", "set_match", "soft_spice", "both")
-    return Values.of_numbers(ours, [[case[name] for case in golden] for name in names])
+    return differences(ours, [[case[name] for case in golden] for name in names])
 
 
 def _scored(metric: str, settings: dict[str, Any], rows: list[dict[str, Any]], items: Items) -> Scores:
@@ -384,24 +365,24 @@ def _graph(objects: list[str], attributes: list[Any], relations: list[Any]) -> d
     return {"objects": objects, "attributes": dict(attributes), "relations": relations}
 
 
-def _bertscore() -> Values:
+def _bertscore() -> np.ndarray:
     golden = read_golden("bertscore")["composed"]
     metric = build_metric("bertscore", {"model": str(minilm()), "num_layers": 5})
     scores = metric.score(golden_items(*zip(*golden["items"], strict=True)), Context())
     ours = np.stack([scores.parts[name] for name in ("precision", "recall", "f1")], axis=1)
-    return Values.of_numbers(ours, golden["values"])
+    return differences(ours, golden["values"])
 
 
-def _tokens() -> Values:
+def _tokens() -> np.ndarray:
     from ...metrics.words.ptb import tokenize_text
 
     texts, tokens = zip(*read_golden("ptb_hard_strings")["cases"], strict=True)
-    return Values.of_answers(map(tokenize_text, texts), tokens)
+    return unequal(map(tokenize_text, texts), tokens)
 
 
-def _metric(name: str, metric: Metric) -> Values:
+def _metric(name: str, metric: Metric) -> np.ndarray:
     golden = read_golden("captions")
     items = golden_items(*zip(*golden["items"], strict=True))
     scores = metric.score(items, Context())
     ours = [*scores.values, metric.corpus(scores, items.weights)]
-    return Values.of_numbers(ours, [*golden["values"][name], golden["corpus"][name]])
+    return differences(ours, [*golden["values"][name], golden["corpus"][name]])

@@ -28,18 +28,7 @@ from ..statistics import as_class, statistics
 from ..statistics.contract import Statistic
 from .planned_metrics import OF_MODELS, PlannedMetric, plan_metrics, require_distinct, require_inside, require_one
 
-_NAME_ANOTHER = "Leave it out, or name such a metric with --metrics ('bench ls metrics')."
-_UNUSED = {
-    "captioner": (
-        "--model {model}: no model writes captions for {tasks}; the metrics score given captions.",
-        "Leave --model out, or name a model that encodes images and texts, or judges.",
-    ),
-    "encoder": (
-        "model {model}: none of the metrics of {tasks} uses a model that encodes images and texts.", _NAME_ANOTHER
-    ),
-    "judge": ("model {model}: none of the metrics of {tasks} uses a model that judges.", _NAME_ANOTHER),
-}  # fmt: skip
-"""Messages and hints for a named model that no run uses."""
+_DOES = {"captioner": "writes captions", "encoder": "encodes images and texts", "judge": "judges"}
 
 
 @dataclass(frozen=True)
@@ -110,41 +99,6 @@ class PlannedRun:
         return self.captioner or self.encoder or self.judge
 
 
-def make_plan(
-    index: TaskIndex,
-    tasks: Sequence[str],
-    *,
-    models: NamedModels | None = None,
-    metric_names: Sequence[str] = (),
-    locations: DataLocations,
-) -> list[PlannedRun]:
-    """Plan the runs of some tasks.
-
-    Args:
-        index: Known tasks.
-        tasks: Names of tasks, groups or tags.
-        models: The models; None for tasks and metrics that need none.
-        metric_names: Metrics in place of those of the task.
-        locations: Locations of local data.
-
-    Raises:
-        UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
-        TaskError: A task file is faulty.
-        MetricError: The machine lacks what every metric of a task needs; a metric that lacks it alone
-            is planned with its error, and the others run.
-        DataError: A raw data set is not on this machine.
-    """
-    plan = plan_tasks(index, tasks, models or NamedModels(), metric_names, locations)
-    for planned in plan:
-        require_one(planned.metrics)
-        if planned.task.custom_dataset is not None:
-            # Data on the hub is requested when it is loaded.
-            require_data(planned.task, planned.path, locations)
-        if planned.looks_at_images:
-            planned.pixels.require()
-    return plan
-
-
 @dataclass(frozen=True)
 class ResolvedCall:
     """The plan of a call.
@@ -190,7 +144,11 @@ def resolve_call(
         allow_outside: Folders that tasks may read, in addition to those of tasks and data.
 
     Raises:
-        BenchError: A name is unknown, or something that every metric of a task needs is missing.
+        UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
+        TaskError: A task file is faulty.
+        MetricError: The machine lacks what every metric of a task needs; a metric that lacks it alone
+            is planned with its error, and the others run.
+        DataError: A raw data set is not on this machine.
     """
     index = build_index(include_path)
     paths = index.expand_names({name: Path(path) for name, path in data.items()}) if data else {}
@@ -199,41 +157,46 @@ def resolve_call(
         named_or_given(model, model_args), named_or_given(encoder, encoder_args), named_or_given(judge, judge_args)
     )
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
-    plan = make_plan(index, names, models=models, metric_names=metric_names, locations=locations)
+    plan = plan_tasks(index, names, models, metric_names, locations)
+    for planned in plan:
+        require_one(planned.metrics)
+        if planned.task.custom_dataset is not None:
+            # Data on the hub is requested when it is loaded.
+            require_data(planned.task, planned.path, locations)
+        if planned.looks_at_images:
+            planned.pixels.require()
     return ResolvedCall(plan, models, locations)
 
 
 def plan_tasks(
     index: TaskIndex, tasks: Sequence[str], models: NamedModels, metric_names: Sequence[str], locations: DataLocations
 ) -> list[PlannedRun]:
-    """Plan the runs of some tasks as :func:`make_plan` does, even if dependencies are missing."""
+    """Plan the runs of some tasks as :func:`resolve_call` does, even if dependencies are missing."""
     entries = index.resolve(tasks)
     if not entries:
         raise UsageError("no task was named", "Name one; 'bench ls tasks' lists the tasks.")
     plan = [plan_task(entry, models, metric_names, locations) for entry in entries]
     for role, spec in vars(models).items():
         if spec is not None and not any(getattr(planned, role) for planned in plan):
-            fault, hint = _UNUSED[role]
-            tasks = ", ".join(planned.task.task for planned in plan)
-            raise UsageError(fault.format(model=spec.name, tasks=tasks), hint)
+            names = ", ".join(planned.task.task for planned in plan)
+            raise UsageError(
+                f"model {spec.name} {_DOES[role]}, and nothing in {names} uses it",
+                "Leave it out, or name metrics that use it with --metrics ('bench ls metrics').",
+            )
     return plan
 
 
 def plan_task(
     entry: IndexEntry, models: NamedModels, metric_names: Sequence[str], locations: DataLocations
 ) -> PlannedRun:
-    """Plan one task; see :func:`make_plan`."""
+    """Plan one task; see :func:`resolve_call`."""
     task, parsed, protocol = load_bound(entry.path)
-    if protocol.needs_encoder and models.encoder is None:
-        raise UsageError(
-            f"task '{task.task}' needs a model that encodes images and texts, but none was named.",
-            "Name one with --model; 'bench ls models' lists the models.",
-        )
-    if protocol.needs_captioner and models.captioner is None:
-        raise UsageError(
-            f"task '{task.task}' needs a model that writes captions, but none was named.",
-            "Name one with --model; 'bench ls models' lists the models; --model captions:FILE reads yours.",
-        )
+    for role, is_needed in (("encoder", protocol.needs_encoder), ("captioner", protocol.needs_captioner)):
+        if is_needed and getattr(models, role) is None:
+            raise UsageError(
+                f"task '{task.task}' needs a model that {_DOES[role]}, but none was named.",
+                "Name one with --model; 'bench ls models' lists the models; --model captions:FILE reads your captions.",
+            )
     if metric_names and not protocol.takes_metrics:
         raise UsageError(
             f"--metrics {','.join(metric_names)}: protocol '{task.output_type}' tests the model itself; "

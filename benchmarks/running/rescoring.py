@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,8 @@ def _compared(run: TaskRun, again: TaskRun) -> Rescored:
             return Rescored(faults=dict.fromkeys(record.metrics, fault))
         return Rescored(reason=failed.get("") or "the data here is not what the run scored")
     table = next(scores_alone(lambda: [again.samples])) if record.samples == "scores" else again.samples
-    kept, rows = _scored_samples(run), _scored_rows(table)
+    has_samples = run.folder is not None and (run.folder / SAMPLES_FILE).is_file()
+    kept, rows = _scored_rows(run.samples) if has_samples else None, _scored_rows(table)
     errors = {metric: why for metric, why in rerun.metric_errors.items() if metric in record.metrics}
     not_checkable = {metric: why for metric, why in failed.items() if metric in record.metrics} | errors
     differences: dict[str, float] = {}
@@ -216,12 +217,12 @@ class _Values:
     Attributes:
         run: ``[n]`` of the run; not finite where there is none.
         here: ``[n]`` of rescoring; likewise.
-        reasons: Why a value of the run, or of rescoring, is missing, by its index.
+        reasons: Why each value of the run, and of rescoring, is missing.
     """
 
     run: np.ndarray
     here: np.ndarray
-    reasons: tuple[Callable[[int], str | None], Callable[[int], str | None]]
+    reasons: tuple[Sequence[str | None], Sequence[str | None]]
 
     @property
     def largest(self) -> float | None:
@@ -236,15 +237,8 @@ class _Values:
             (here & ~run, run & ~here), ("in the run", "here"), self.reasons, strict=True
         ):
             if number := int(missing.sum()):
-                why = reason(int(missing.argmax())) or "no reason given"
+                why = reason[int(missing.argmax())] or "no reason given"
                 yield f"{counted(number, 'value')} missing {where}: {why}"
-
-
-def _scored_samples(run: TaskRun) -> Any | None:
-    """Return the samples of a finished run, or None."""
-    if run.folder is None or not (run.folder / SAMPLES_FILE).is_file():
-        return None
-    return _scored_rows(run.samples)
 
 
 def _scored_rows(samples: Any) -> Any:
@@ -259,22 +253,24 @@ def _of_results(record: Record, rerun: Record, metric: str) -> _Values:
         if result.metric == metric
     ]
     values = np.array([[first.value, other.value] for first, other in pairs], dtype=np.float64).reshape(-1, 2)
-    return _Values(values[:, 0], values[:, 1], (lambda at: pairs[at][0].reason, lambda at: pairs[at][1].reason))
+    return _Values(
+        values[:, 0], values[:, 1], ([first.reason for first, _ in pairs], [other.reason for _, other in pairs])
+    )
 
 
 def _of_captions(kept: Any, rows: Any, metric: str, has_failed: bool) -> _Values:
     """Return the scores of captions, without those that failed here."""
     if metric not in rows.column_names or not kept["id"].equals(rows["id"]):
         nothing = np.full(len(kept), np.nan)
-        return _Values(np.zeros(len(kept)), nothing, (str, lambda at: "the run has other samples"))
+        return _Values(np.zeros(len(kept)), nothing, ((), ["the run has other samples"] * len(kept)))
     run, here = (np.array(table[metric].to_pylist(), dtype=np.float64) for table in (kept, rows))
     if has_failed:
         run = np.where(np.isnan(here), np.nan, run)
     return _Values(run, here, (_reasons(kept), _reasons(rows)))
 
 
-def _reasons(samples: Any) -> Callable[[int], str | None]:
-    return lambda at: samples["failure"][at].as_py() if "failure" in samples.column_names else None
+def _reasons(samples: Any) -> list[str | None]:
+    return samples["failure"].to_pylist() if "failure" in samples.column_names else [None] * len(samples)
 
 
 @dataclass(frozen=True)
@@ -298,10 +294,6 @@ class Verified:
         """Whether the run is without faults."""
         return not self.faults and not (self.again and self.again.differing)
 
-    def scored(self, again: Rescored) -> Verified:
-        """Return the same with the result of rescoring."""
-        return replace(self, again=again)
-
 
 def verify_run(file: Path) -> Verified:
     """Verify a run by its schema, fingerprint, checksum and the checksums of its files.
@@ -318,12 +310,9 @@ def verify_run(file: Path) -> Verified:
 
 
 def _faults_of_files(folder: Path, record: Record) -> Iterator[str]:
-    names = dict.fromkeys([*(record.files or record.pictures.values()), SAMPLES_FILE])
-    for name in names:
+    for name in record.files or {}:
         if not (folder / name).is_file():
-            # Older records do not state whether there were samples.
-            if record.files is not None and name in record.files:
-                yield f"{name}: is missing"
+            yield f"{name}: is missing"
             continue
         try:
             if name == SAMPLES_FILE:

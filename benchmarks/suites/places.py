@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +30,25 @@ class RowModels:
         model: Name of the model.
         encoder: Name of the encoder of the metrics.
         judge: Name of the judge of the metrics.
-        decoding: How the model decodes, as JSON.
-        model_args: Arguments of the model, as JSON.
-        judge_args: Arguments of the judge, as JSON.
+        decoding: How the model decodes.
+        model_args: Arguments of the model.
+        judge_args: Arguments of the judge.
     """
 
     model: str | None = None
     encoder: str | None = None
     judge: str | None = None
-    decoding: str = "{}"
-    model_args: str = "{}"
-    judge_args: str = "{}"
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    judge_args: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        """Return the hash of its content."""
+        return hash(json.dumps(vars(self), sort_keys=True, default=str))
 
     def named(self) -> dict[str, Any]:
         """Return the models as :func:`capbench.evaluate` takes them."""
-        return {
-            "model": self.model,
-            "model_args": json.loads(self.model_args),
-            "encoder": self.encoder,
-            "judge": self.judge,
-            "judge_args": json.loads(self.judge_args),
-        }
+        return {name: value for name, value in vars(self).items() if name != "decoding"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def places(suite: Suite, inputs: RowInputs = NOTHING) -> Iterator[TablePlace]:
         elif file and metric:
             models, metric = RowModels(), _recorded(file, suite.name(row))
         elif file:
-            models = RowModels("pair_scores", model_args=_as_json({"path": str(file), "name": suite.name(row)}))
+            models = RowModels("pair_scores", model_args={"path": str(file), "name": suite.name(row)})
         if scores:
             models, metric = replace(models, encoder=None), _recorded(scores, column.name)
         needs = _needs(row, column, model, metric, is_given=bool(file))
@@ -112,15 +110,11 @@ def places(suite: Suite, inputs: RowInputs = NOTHING) -> Iterator[TablePlace]:
 def _models(row: SuiteRow, column: SuiteColumn, model: RowModel | None) -> RowModels:
     model = model or _NO_MODEL
     settings = row.generation_kwargs | model.generation_kwargs, model.model_args, model.judge_args
-    return RowModels(model.model or row.model, column.encoder, model.judge or row.judge, *map(_as_json, settings))
+    return RowModels(model.model or row.model, column.encoder, model.judge or row.judge, *settings)
 
 
 def _recorded(file: Path, label: str) -> str:
     return f'{RECORDED}[file="{file}",label="{label}",image_names=bare]'
-
-
-def _as_json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, sort_keys=True)
 
 
 def _needs(row: SuiteRow, column: SuiteColumn, model: RowModel | None, metric: str, *, is_given: bool) -> str:

@@ -99,7 +99,7 @@ def run_suite(
         for result in run.results:
             key = (models, run.record.task, asked.get(result.metric, result.metric))
             results.setdefault(key, {})[result.statistic, result.category] = result
-        for metric, reason in run.failed_metrics.items():
+        for metric, reason in run.record.metric_errors.items():
             plan.reasons[models, run.record.task, asked.get(metric, metric)] = reason.partition("\n")[0]
         on_finish(run)
 
@@ -116,7 +116,7 @@ def run_suite(
                         metrics=[metric for metric in metrics if metric],
                         data=dict(data or {}),
                         on_finish=partial(keep, models=models, asked=asked),
-                        generation_kwargs={**decoding, **json.loads(models.decoding)},
+                        generation_kwargs={**decoding, **models.decoding},
                         **models.named(),
                         **options,
                     )

@@ -32,7 +32,7 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         for result in run.results:
-            published = run.published.get(result.key)
+            published = run.record.published.get(result.key)
             interval = result.interval
             rows.append(
                 {
@@ -187,7 +187,7 @@ def _printed_row(
     run: TaskRun, result: Result, before: Result | None, mark: Callable[[Result], str], interval: str
 ) -> dict[str, str]:
     """Return the row of a result, without the task, model and metric that the row above has."""
-    published, scale = run.published.get(result.key), result.scale
+    published, scale = run.record.published.get(result.key), result.scale
     decimals = max(decimals_for(scale, [result.value]), published.decimals if published else 0)
     metric, statistic = result.label
     # Where metrics, or variants of a statistic, have the same label, their names follow it in brackets.
@@ -328,9 +328,11 @@ def _columns_said(runs: Sequence[TaskRun]) -> Iterator[str]:
             "Group: metrics with a letter in common are not significantly different "
             f"(p ≥ {', '.join(f'{alpha:g}' for alpha in sorted(alphas))} after Holm; 'bench compare RUN')"
         )
-    papers = dict.fromkeys(f"{value.paper}, Table {value.table}" for run in runs for value in run.published.values())
+    papers = dict.fromkeys(
+        f"{value.paper}, Table {value.table}" for run in runs for value in run.record.published.values()
+    )
     if papers:
-        has_difference = any(result.value is not None and result.key in run.published for run, result in results)
+        has_difference = any(result.value is not None and result.key in run.record.published for run, result in results)
         difference = "; Diff: ours minus published" if has_difference else ""
         yield f"Published: {'; '.join(papers)}{difference}"
     if any(result.best_alone for _, result in results):

@@ -283,6 +283,7 @@ def preferred(rate) -> Path:
 
     def change(record: dict) -> None:
         record["configs"]["small"]["output_type"] = "preference"
+        record["fingerprint_parts"]["task"]["protocol"] = {}
 
     return rewrite(rate("length,rouge_l"), change, length=second, rouge_l=first, category=["HC", "HI", "HM", "MM"] * 15)
 

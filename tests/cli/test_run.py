@@ -240,7 +240,9 @@ def test_data_of_a_group_is_the_data_of_its_tasks(bench, tmp_path: Path):
 
 
 def test_model_that_no_task_uses_is_refused(bench):
-    bench("run", "--task", "composite", "--model", "iiw-p5b").failed(2, "no model writes captions for composite")
+    bench("run", "--task", "composite", "--model", "iiw-p5b").failed(
+        2, "model iiw-p5b writes captions, and nothing in composite uses it"
+    )
 
 
 class Panic(BaseException):
@@ -432,7 +434,7 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--metrics", "length", "--judge", "FILE"), "none of the metrics of small uses a model that judges"),
+        (("--metrics", "length", "--judge", "FILE"), " judges, and nothing in small uses it"),
         (("--metrics", "clair", "--judge", "FILE", "--model", "FILE"), "two judges were named: --model gpt"),
         (("--metrics", "clair", "--judge", "openai", "--judge_args", "model=m"), "Use adapter 'openai_judge'."),
         (("--metrics", "clair", "--judge", "captions:x"), "adapter 'captions' does not judge"),

@@ -217,4 +217,4 @@ def test_module_runs_on_a_task_that_has_published_values(tmp_path: Path):
     run = capbench.evaluate(
         tasks="small", include_path=[tmp_path], data={"small": tmp_path}, metrics=[name, "bleu_1"], resamples=0
     )["small"]
-    assert list(run.published) == ["bleu_1.kendall_b", "bleu_1.kendall_c"]
+    assert list(run.record.published) == ["bleu_1.kendall_b", "bleu_1.kendall_c"]

@@ -71,8 +71,8 @@ def test_a_file_of_ones_own_in_the_columns_of_the_release_is_scored_alike(parque
     ]
     released, own = ([(result.statistic, result.value) for result in run.results] for run in runs)
     assert released == own
-    assert {entry.table for entry in runs[1].published.values()} == {2}
-    assert runs[0].published != runs[1].published
+    assert {entry.table for entry in runs[1].record.published.values()} == {2}
+    assert runs[0].record.published != runs[1].record.published
 
 
 def test_agreement_leaves_out_images_without_expert_scores_and_counts_them(parquet: Path):

@@ -92,6 +92,6 @@ def test_folder_that_is_missing_is_told_before_work_starts(folder: Path, tiny_cl
 
 
 def test_images_that_are_nowhere_are_told_with_what_to_do(folder: Path, tiny_clip: TinyClip):
-    (reason,) = run(folder, tiny_clip)["mine"].failed_metrics.values()
+    (reason,) = run(folder, tiny_clip)["mine"].record.metric_errors.values()
     assert "none of those that the captions are of was found" in reason
     assert "image_folder" in reason

@@ -113,7 +113,7 @@ def test_nine_numbers_of_the_paper_from_files_to_record(data: Path, tiny_clip: T
     (failure,) = done.record.failures
     assert failure["samples"] == ["objects.json: image 2, object 99"]
     assert failure["reason"] == "lies outside the image of 48 x 40: 5 x 5 at 48, 0"
-    assert done.published == {}
+    assert done.record.published == {}
 
 
 def test_missing_photograph_is_named_and_costs_no_other(data: Path, tiny_clip: TinyClip):

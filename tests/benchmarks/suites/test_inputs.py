@@ -191,7 +191,7 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
     by_row = {(place.row.printed_model, place.column.head): place.models for place in places(captioning, read)}
     assert by_row["mine", "words"] == RowModels(f"captions:{file}")
     assert by_row["A / B", "CLIP-S"] == RowModels(
-        "hf", "nobodys", decoding='{"num_beams": 2}', model_args='{"pretrained": "here"}'
+        "hf", "nobodys", decoding={"num_beams": 2}, model_args={"pretrained": "here"}
     )
     put_models(tmp_path, f'mine: {{mine: "captions:{file}"}}')
     read = read_inputs(captioning, tmp_path / "given")
@@ -218,7 +218,7 @@ def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(folder: P
         f"dci_table7:\n  {row}: {{model: clip-vit-base-patch32, model_args: {{peft: there}}}}\n"
     )
     taken = {place.models for place in places(suite, read_inputs(suite, folder)) if place.row.printed_model == row}
-    assert taken == {RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}')}
+    assert taken == {RowModels("clip-vit-base-patch32", model_args={"peft": "there"})}
     file = put_lines(folder / f"dci_all_scm/{row}.jsonl")
     taken = {
         (place.column.task, place.models, place.needs)
@@ -226,10 +226,10 @@ def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(folder: P
         if place.row.printed_model == row and place.column.task in ("dci_all_scm", "dci_all_neg")
     }
     # The file is for its task; the others have the model.
-    pairs = RowModels("pair_scores", model_args=json.dumps({"name": row, "path": str(file)}))
+    pairs = RowModels("pair_scores", model_args={"name": row, "path": str(file)})
     assert taken == {
         ("dci_all_scm", pairs, ""),
-        ("dci_all_neg", RowModels("clip-vit-base-patch32", model_args='{"peft": "there"}'), ""),
+        ("dci_all_neg", RowModels("clip-vit-base-patch32", model_args={"peft": "there"}), ""),
     }
 
 
