@@ -33,6 +33,7 @@ class _Chair(Metric):
 
     splits_words = True
     is_plain = True
+    is_share = True
     higher_is_better = False
     needs = frozenset({"objects", "references"})
     source = "Rohrbach et al., EMNLP 2018; LisaAnne/Hallucination utils/chair.py"

@@ -194,6 +194,8 @@ class Metric(Aggregate, ABC):
     """The name in the field's spelling, as papers print it (``"BLEU-4"``)."""
     range: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value."""
+    is_share: bool = False
+    """Whether a system's value is a share of captions or of what they name, so that its intervals are Wilson's."""
     higher_is_better: bool = True
     has_direction: bool = True
     """Whether a system that has more of it is better, or worse. False for a count such as ``length``: tables

@@ -45,6 +45,7 @@ class IncorrectEnding(Metric):
 
     splits_words = True
     label = "%Incorrect"
+    is_share = True
     higher_is_better = False
     source = "Sarto et al., PAC-S++, 2024, section 5.8 (paper only; the word lists are ours)"
 

@@ -19,6 +19,7 @@ from ..comparing.finished_runs import settings_text
 from ..protocols.job import Result
 from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, open_samples
+from ..statistics.intervals import FEWEST_FOR_LETTERS
 from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
 from ..statistics.paired import p_of_mean_differences
 from .board import BoardRun, Column
@@ -196,7 +197,6 @@ def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[Measured
 
 
 ALPHA = 0.05
-SEED = 1234
 LONGEST_LABEL = 12
 """Maximum number of letters of a row; above it, the column shows only ranges of ranks."""
 
@@ -268,10 +268,12 @@ def _groups(
     scores, reason = _common([value.run for value in values], metric, samples)
     if scores is None:
         return [], reason
+    if scores.shape[1] < FEWEST_FOR_LETTERS:
+        return [], f"fewer than {FEWEST_FOR_LETTERS} captions"
     order = sorted(
         range(len(measured)), key=lambda n: (values[n].result.value or 0.0) * (1 if column.lower_is_better else -1)
     )
-    ps = p_of_mean_differences(scores[order], alpha=ALPHA, seed=SEED)
+    ps = p_of_mean_differences(scores[order])
     better, worse = np.triu_indices(len(order), 1)
     differ = holm_of(ps[better, worse]) < ALPHA
     pairs = list(zip(better[differ].tolist(), worse[differ].tolist(), strict=True))

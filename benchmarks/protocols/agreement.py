@@ -154,6 +154,7 @@ class Agreement(Protocol[AgreementSettings]):
         results: list[Result] = []
         spread: dict[str, dict[str, Spread]] = {}
         waiting: dict[str, tuple[dict[str, Statistic], list[RatedScores]]] = {}
+        measured_by: dict[int, Statistic] = {}
         for entry, aspect in product(scored, task.aspects or [""]):
             rated = []
             if entry.scores is not None:
@@ -164,7 +165,7 @@ class Agreement(Protocol[AgreementSettings]):
             for name, category, statistic in self._measured(of_aspect, collected.summary.categories):
                 value, n, p, remark, reason = measured(statistic, rated, entry.error)
                 if value is not None:
-                    defined[str(len(results))] = statistic
+                    defined[str(len(results))] = measured_by[len(results)] = statistic
                 label = entry.metric.label, " ".join(filter(None, (statistic.label, aspect, category)))
                 better, scale = statistic.higher_is_better, shown_times(task.scale, statistic.range)
                 results.append(
@@ -180,8 +181,10 @@ class Agreement(Protocol[AgreementSettings]):
                 waiting = {}
         spread |= spreads_of_all(waiting, draws)
         for place, resamples in (item for of_metric in spread.values() for item in of_metric.items()):
-            interval = resamples.interval(job.settings.level)
-            results[int(place)] = replace(results[int(place)], interval=interval, resampled=resamples)
+            statistic = measured_by[int(place)]
+            interval = resamples.interval(job.settings.level, is_share=statistic.is_share)
+            result = replace(results[int(place)], resampled=resamples)
+            results[int(place)] = result.with_interval(interval, statistic.caution)
         return results
 
     def _measured(self, statistics: Statistics, categories: Sequence[str]) -> Iterator[tuple[str, str, Statistic]]:
@@ -334,7 +337,8 @@ class OfCategories(Statistic):
         self.label = statistic.label
         self.higher_is_better = statistic.higher_is_better
         self.range = statistic.range
-        self.is_correlation = statistic.is_correlation
+        self.is_correlation, self.is_share = statistic.is_correlation, statistic.is_share
+        self.caution = statistic.caution
         self.needs = statistic.needs
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:

@@ -18,6 +18,7 @@ from ..statistics.correlation import KendallB, Spearman
 from ..statistics.influence import spreads_of_values
 from ..statistics.rated_rows import first_seen
 from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
+from ..statistics.systems.means import FEW_SYSTEMS
 from .choices import Choice, Ties, by_size
 from .job import Collected, Job, Result, RowScores, ScoredMetrics
 from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
@@ -136,9 +137,10 @@ class Battles(Preference):
             # Ratings of systems are never percentages.
             scale = 1.0 if subject == PEOPLE else job.task.scale
             rows = collected.rows
-            return Result(
-                subject, statistic, label_of, value, rows, True, scale, interval, reason, category, remark=remark
+            result = Result(
+                subject, statistic, label_of, value, rows, True, scale, None, reason, category, remark=remark
             )
+            return result.with_interval(interval, "" if subject == PEOPLE else FEW_SYSTEMS)
 
         results: list[Result] = []
         for statistic, of_systems in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Literal
 
@@ -129,7 +129,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
                 Result(entry.name, entry.aggregation, label, value, n, better, scale, None, reason, part.name)
             )
         for place, interval in _intervals(job, len(collected.weights), defined).items():
-            results[int(place)] = replace(results[int(place)], interval=interval)
+            results[int(place)] = results[int(place)].with_interval(interval)
         return results
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
@@ -269,8 +269,9 @@ def _intervals(job: Job, documents: int, asked: Mapping[str, tuple[ScoredMetric,
         # The influences of only one value are in memory at a time.
         for key, (metric, part) in asked.items():
             if spread := part.influence(metric):
-                intervals[key] = spread.interval(settings.level)
+                intervals[key] = spread.interval(settings.level, is_share=metric.metric.is_share)
     if waiting := {key: part.value(metric) for key, (metric, part) in asked.items() if key not in intervals}:
         resampled = resample_values(waiting, np.arange(documents), settings.draws(job.progress(INTERVALS)))
-        intervals |= {key: spread.interval(settings.level) for key, spread in resampled.items()}
+        for key, spread in resampled.items():
+            intervals[key] = spread.interval(settings.level, is_share=asked[key][0].metric.is_share)
     return intervals

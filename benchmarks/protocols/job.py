@@ -361,6 +361,18 @@ class Result:
             return self.metric
         return ".".join(filter(None, (self.metric, self.statistic, self.category)))
 
+    def with_interval(self, interval: Interval | None, caution: str = "") -> Result:
+        """Return the result with an interval; why that may cover less than stated joins the remark.
+
+        Args:
+            interval: The interval.
+            caution: A caution besides its own.
+        """
+        if interval is None or interval.reason:
+            return replace(self, interval=interval)
+        remark = "; ".join(filter(None, [self.remark, interval.caution, caution]))
+        return replace(self, interval=interval, remark=remark)
+
     @property
     def best_alone(self) -> tuple[str, float] | None:
         """The best image-blind baseline other than chance, and its value."""
@@ -371,7 +383,7 @@ class Result:
 def estimated_result(
     job: Job, result: Result, value: Value, images: np.ndarray, influence: Callable[[], np.ndarray] | None
 ) -> Result:
-    """Return a result with its value and interval over images; without a value, but with the reason, if undefined.
+    """Return a share of rows with its value and interval over images; without, but with the reason, if undefined.
 
     Args:
         job: The run.
@@ -389,7 +401,7 @@ def estimated_result(
             number = float(value(np.ones(len(images))))
             if settings.resamples:
                 spread = spreads_of_values({"": (value, influence)}, images, settings.draws())[""]
-                interval = spread.interval(settings.level)
+                interval = spread.interval(settings.level, is_share=True)
     except UndefinedStatistic as error:
         result = replace(result, reason=str(error))
-    return replace(result, value=number, interval=interval)
+    return replace(result, value=number).with_interval(interval)

@@ -103,8 +103,8 @@ class RecordedResult(RecordEntry):
     resamples: Count
     reason: str
     """Why there is no value or no interval; else empty."""
-    method: Literal["bootstrap", "influence"] = "bootstrap"
-    """How the interval was made: percentiles of resamples, or normal, by influence functions."""
+    method: Literal["bootstrap", "influence", "wilson"] = "bootstrap"
+    """How the interval was made: percentiles of resamples, Student's t by influence functions, or Wilson's."""
     text_alone: dict[str, Number] = Field({})
     """Values of image-blind baselines, by rule."""
     p: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -142,6 +142,7 @@ def values_of(
                 "groups": ranking.groups,
             }
             for name, ranking in outcome.rankings.items()
+            if any(ranking.groups.values())
         },
         "histograms": histograms(outcome.scores, scored.corpus.words, ratings),
         "pictures": pictures,

@@ -21,6 +21,7 @@ import numpy as np
 from ...progress import Reporter
 from . import Draws, Intervals
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
+from .intervals import bias_corrected, caution_of, p_of_few, wilson
 
 INFLUENCE_ROWS = 1_000_000
 """Rows from which on ``auto`` uses influence functions: a thousand resamples take minutes, and both ways agree to a
@@ -74,42 +75,52 @@ class Resamples:
 
     Attributes:
         values: ``[resamples]``; NaN where the number is undefined.
+        value: The number on all rows; NaN where it is undefined.
         images: Number of images to draw from.
         reason: The latest reason why the number was undefined.
     """
 
     values: np.ndarray
+    value: float
     images: int
     reason: str = ""
 
     def __sub__(self, other: Resamples) -> Resamples:
         """Return the difference on each resample; both must come from the same draws."""
-        return Resamples(self.values - other.values, self.images, self.reason or other.reason)
+        return Resamples(self.values - other.values, self.value - other.value, self.images, self.reason or other.reason)
 
-    def interval(self, level: float = 0.95) -> Interval:
-        """Return the percentile interval, or why there is none."""
+    def interval(self, level: float = 0.95, *, is_share: bool = False) -> Interval:
+        """Return the bias-corrected percentile interval, or why there is none.
+
+        Args:
+            level: Share of samples whose interval holds the truth.
+            is_share: Whether the number is a share of rows, whose interval is Wilson's.
+        """
         defined = self.values[np.isfinite(self.values)]
         if reason := self.fault():
             return Interval(None, None, None, len(defined), reason)
-        tail = (1 - level) / 2
-        low, high = np.quantile(defined, [tail, 1 - tail])
-        return Interval(float(low), float(high), float(defined.std(ddof=1)), len(defined))
+        stderr, caution = float(defined.std(ddof=1)), caution_of(self.images)
+        if is_share:
+            low, high = wilson(self.value, stderr, self.images, level)
+            return Interval(low, high, stderr, len(defined), method="wilson", caution=caution)
+        low, high = bias_corrected(defined, self.value, self.images, level)
+        return Interval(low, high, stderr, len(defined), caution=caution)
 
-    def p_of(self, value: float, rounding: float) -> float:
+    def p_of(self, rounding: float) -> float:
         """Return the p of the hypothesis that a difference, of which these are the resamples, is 0.
 
         It is that of the shifted bootstrap: the resampled differences ``d*`` scatter around the observed ``d`` as they
         would around 0 if there were no difference, so ``p = (1 + #{|d* - d| >= |d|}) / (1 + B)`` (Hall & Wilson 1991,
         first guideline; Efron & Tibshirani 1993, ch. 16; the 1 counts the observed difference among the ``B``
-        resampled ones, Davison & Hinkley 1997, eq. 4.11). It is never below ``1 / (1 + B)``.
+        resampled ones, Davison & Hinkley 1997, eq. 4.11), which :func:`.intervals.p_of_few` corrects for the number
+        of images. It is never below ``1 / (1 + B)``.
 
         Args:
-            value: The difference on all rows.
             rounding: Differences that are apart by no more are equal.
         """
-        scatter = np.abs(self.values[np.isfinite(self.values)] - value)
-        extreme = np.count_nonzero(scatter >= abs(value) - rounding)
-        return float((1 + extreme) / (1 + len(scatter)))
+        scatter = np.abs(self.values[np.isfinite(self.values)] - self.value)
+        extreme = np.count_nonzero(scatter >= abs(self.value) - rounding)
+        return float(p_of_few(np.array((1 + extreme) / (1 + len(scatter))), self.images))
 
     def fault(self) -> str:
         """Return why these resamples give no interval; empty where they do."""
@@ -118,7 +129,7 @@ class Resamples:
         undefined = len(self.values) - int(np.isfinite(self.values).sum())
         if undefined > UNDEFINED_SHARE * len(self.values) or len(self.values) - undefined < 2:
             return f"undefined on {undefined} of {len(self.values)} resamples ({self.reason})"
-        return ""
+        return "" if np.isfinite(self.value) else "undefined on all rows"
 
 
 def resample_all(
@@ -140,6 +151,7 @@ def resample_all(
         places = [(name, statistic) for name in names for statistic in metrics[name][0]]
         images, image_of_row = code_images([part.groups for part in several[0]])
         sums, reasons = np.zeros((draws.resamples, len(places))), [""] * len(places)
+        of_all = np.zeros(len(places))
         for rater, image in enumerate(image_of_row):
             values = [
                 partial(statistic.value, rated[rater])
@@ -151,12 +163,14 @@ def resample_all(
                 if draws.progress:
                     draws.progress(before + done * metrics, total)
 
+            of_all += [value_or_nan(value, len(image)) for value in values]
             of_rater, why = on_resamples(values, image, images, replace(draws, progress=passed))
             before += draws.resamples * len(names)
             sums += of_rater
             reasons = [new or old for new, old in zip(why, reasons, strict=True)]
         for at, (name, statistic) in enumerate(places):
-            resamples[name][statistic] = Resamples(sums[:, at] / len(image_of_row), images, reasons[at])
+            raters = len(image_of_row)
+            resamples[name][statistic] = Resamples(sums[:, at] / raters, of_all[at] / raters, images, reasons[at])
     return resamples
 
 
@@ -189,7 +203,18 @@ def resample_values(values: Mapping[str, Value], groups: np.ndarray, draws: Draw
     """
     images, (image,) = code_images([groups])
     drawn, reasons = on_resamples(list(values.values()), image, images, draws)
-    return {name: Resamples(drawn[:, place], images, reasons[place]) for place, name in enumerate(values)}
+    return {
+        name: Resamples(drawn[:, place], value_or_nan(value, len(image)), images, reasons[place])
+        for place, (name, value) in enumerate(values.items())
+    }
+
+
+def value_or_nan(value: Value, rows: int) -> float:
+    """Return a value of rows that all weigh 1; NaN where it is undefined."""
+    try:
+        return finite_value(value, np.ones(rows))
+    except UndefinedStatistic:
+        return np.nan
 
 
 def code_images(groups: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:

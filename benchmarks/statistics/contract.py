@@ -88,7 +88,9 @@ class Interval:
             there is no interval.
         resamples: Resamples on which the statistic was defined; 0 where none were drawn.
         reason: Why there is no interval; empty when there is one.
-        method: How it was made: ``bootstrap`` (percentiles of the resamples) or ``influence`` (normal).
+        method: How it was made: ``bootstrap`` (bias-corrected percentiles of the resamples), ``influence`` (Student's
+            t) or ``wilson`` (of a share, with the standard error of either).
+        caution: Why it may cover less than stated; empty where it does not.
     """
 
     low: float | None
@@ -96,7 +98,8 @@ class Interval:
     stderr: float | None
     resamples: int
     reason: str = ""
-    method: Literal["bootstrap", "influence"] = "bootstrap"
+    method: Literal["bootstrap", "influence", "wilson"] = "bootstrap"
+    caution: str = ""
 
 
 class UndefinedStatistic(Exception):  # noqa: N818 - often it is no error
@@ -138,6 +141,10 @@ class Statistic(ABC):
     higher_is_better: bool = True
     range: tuple[float, float] = (-1.0, 1.0)
     """Least and greatest value; one without an upper end is never shown as a percentage."""
+    is_share: bool = False
+    """Whether it is a share of rows or pairs, between 0 and 1, so that intervals are Wilson's."""
+    caution: str = ""
+    """Why its intervals may cover less than stated; empty where they do not."""
     is_correlation: bool = False
     """Whether it lies between -1 and 1, with less scatter towards the ends, so that intervals are of Fisher's z."""
     needs: Sequence[str] = ()

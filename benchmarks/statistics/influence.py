@@ -13,15 +13,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from statistics import NormalDist
 
 import numpy as np
 
 from . import Draws
 from .bootstrap import Resamples, Value, by_influence, code_images, draw, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
+from .intervals import caution_of, t_quantile, wilson
 
-_NORMAL = NormalDist()
 _AT_ONCE = 100_000
 
 
@@ -89,29 +88,43 @@ class Influence:
         """Return why the number has no standard error; empty where it has one."""
         return self.reason or ("fewer than 2 images to draw from" if len(self.of_image) < 2 else "")
 
-    def interval(self, level: float = 0.95) -> Interval:
-        """Return the normal interval, or why there is none."""
+    @property
+    def images(self) -> int:
+        """Number of images."""
+        return len(self.of_image)
+
+    def interval(self, level: float = 0.95, *, is_share: bool = False) -> Interval:
+        """Return the interval by Student's t, or why there is none.
+
+        Args:
+            level: Share of samples whose interval holds the truth.
+            is_share: Whether the number is a share of rows, whose interval is Wilson's.
+        """
         if reason := self.fault():
             return Interval(None, None, None, 0, reason, "influence")
-        stderr, width = self.stderr, _NORMAL.inv_cdf((1 + level) / 2)
+        stderr, caution = self.stderr, caution_of(self.images)
+        if is_share:
+            low, high = wilson(self.value, stderr, self.images, level)
+            return Interval(low, high, stderr, 0, method="wilson", caution=caution)
+        width = t_quantile(level, self.images)
         low, high = self.value - width * stderr, self.value + width * stderr
         slope = 1 - self.value**2
         if self.is_correlation and slope > 0:
             centre = math.atanh(self.value)
             low, high = (math.tanh(centre + sign * width * stderr / slope) for sign in (-1, 1))
-        return Interval(low, high, stderr, 0, method="influence")
+        return Interval(low, high, stderr, 0, method="influence", caution=caution)
 
-    def p_of(self, value: float, rounding: float) -> float:
+    def p_of(self, rounding: float) -> float:
         """Return the two-sided p of the hypothesis that a difference, of which these are the influences, is 0.
 
         Args:
-            value: The difference on all rows.
             rounding: A difference no larger than that is none.
         """
-        if abs(value) <= rounding:
+        from scipy.special import stdtr
+
+        if abs(self.value) <= rounding:
             return 1.0
-        stderr = self.stderr
-        return math.erfc(abs(value) / stderr / math.sqrt(2)) if stderr else 0.0
+        return float(2 * stdtr(self.images - 1, -abs(self.value) / stderr)) if (stderr := self.stderr) else 0.0
 
 
 Spread = Resamples | Influence
@@ -276,11 +289,13 @@ class Ratio:
         of: ``[n]`` terms of the numerator.
         by: ``[n]`` terms of the denominator.
         why: The reason for no value where the denominator is 0.
+        is_share: Whether it is a share of captions.
     """
 
     of: np.ndarray
     by: np.ndarray
     why: str
+    is_share: bool = False
 
     def value(self) -> float:
         """Return the number.
@@ -312,7 +327,9 @@ def ratio_intervals(ratios: Mapping[str, Ratio], images: np.ndarray, draws: Draw
     count = int(images.max()) + 1
     if by_influence(draws.intervals, len(images)):
         return {
-            name: Influence.of_rows(ratio.value(), ratio.influence(), images, count).interval(level)
+            name: Influence.of_rows(ratio.value(), ratio.influence(), images, count).interval(
+                level, is_share=ratio.is_share
+            )
             for name, ratio in ratios.items()
         }
     # Of each image, what its captions add to each number.
@@ -327,6 +344,6 @@ def ratio_intervals(ratios: Mapping[str, Ratio], images: np.ndarray, draws: Draw
         denominators = some @ below
         np.divide(some @ above, denominators, out=drawn[first : first + len(some)], where=denominators > 0)
     return {
-        name: Resamples(drawn[:, place], count, ratio.why).interval(level)
+        name: Resamples(drawn[:, place], ratio.value(), count, ratio.why).interval(level, is_share=ratio.is_share)
         for place, (name, ratio) in enumerate(ratios.items())
     }

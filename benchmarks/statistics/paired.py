@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 
 from . import Draws
-from .bootstrap import draw, finite_value
+from .bootstrap import finite_value
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, require_finite
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
-
-MOST_RESAMPLED = 12
-"""Greatest number of rows that are compared by resamples; more pairs would need too many resamples."""
 
 
 @dataclass(frozen=True)
@@ -114,24 +111,17 @@ def difference(first: SpreadEstimate, second: SpreadEstimate, level: float = 0.9
         return Difference(value, interval, None)
     # Equal up to rounding is equal: a metric and its multiple differ by nothing, and get p = 1.
     rounding = 1e-12 * max(abs(first.value), abs(second.value))
-    return Difference(value, interval, spread.p_of(value, rounding))
+    return Difference(value, interval, spread.p_of(rounding))
 
 
-def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int = 0) -> np.ndarray:
-    """Return the p of each pair of rows, of the null hypothesis that their means are equal.
-
-    For up to :data:`MOST_RESAMPLED` rows it is that of :func:`difference`, with as many resamples as Holm's
-    correction needs to find a difference, and never fewer than 1,000. For more, whose resamples would be
-    hundreds of thousands, it is the normal approximation: a bootstrap mean of ``n`` differences has the
-    standard error ``sqrt(Σ(d - mean d)²) / n`` (Efron & Tibshirani 1993, eq. 5.12).
+def p_of_mean_differences(values: np.ndarray) -> np.ndarray:
+    """Return the p of each pair of rows, of the null hypothesis that their means are equal, by the paired t test.
 
     The result does not depend on the machine: values become whole multiples of a small part of their largest, whose
     sums are exact in any order.
 
     Args:
         values: ``[rows, n]`` finite scores of the same captions.
-        alpha: The level of the corrected tests.
-        seed: Seed of the draws, which are those of :func:`paired_means` with a group a caption.
 
     Returns:
         ``[rows, rows]``, symmetric, 1 on the diagonal.
@@ -139,54 +129,22 @@ def p_of_mean_differences(values: np.ndarray, *, alpha: float = 0.05, seed: int 
     Raises:
         UndefinedStatistic: A score is not finite.
     """
+    from scipy.special import stdtr
+
     require_finite(values.ravel(), "scores")
     rows, n = values.shape
-    ps = np.ones((rows, rows))
     largest = float(np.abs(values).max(initial=0.0))
     if rows < 2 or n < 2 or largest == 0:
-        return ps
-    if rows > MOST_RESAMPLED:
-        return _normal_ps(values / largest)
-    whole = np.rint(values / largest * 2.0 ** min(32, 52 - n.bit_length()))
-    pairs = rows * (rows - 1) // 2
-    resamples = max(1000, 4 * math.ceil(pairs / alpha))
-    drawn = _draws(n, resamples, seed)
-    sums = np.concatenate([drawn[at : at + 256].astype(np.float64) @ whole.T for at in range(0, resamples, 256)])
-    observed = whole.sum(axis=1)
-    for row in range(rows - 1):
-        d = observed[row] - observed[row + 1 :]
-        scatter = np.abs(sums[:, row, None] - sums[:, row + 1 :] - d)
-        ps[row, row + 1 :] = (1 + np.count_nonzero(scatter >= np.abs(d), axis=0)) / (1 + resamples)
-    return np.minimum(ps, ps.T)
-
-
-def _normal_ps(values: np.ndarray) -> np.ndarray:
-    """Return the p by the normal approximation for ``[rows, n]`` values of -1 to 1."""
-    rows, n = values.shape
+        return np.ones((rows, rows))
     # All sums stay below 2^53, so they are exact; not by BLAS, whose threads wait for one another.
-    whole = np.rint(values * 2.0 ** ((51 - n.bit_length()) // 2))
+    whole = np.rint(values / largest * 2.0 ** ((51 - n.bit_length()) // 2))
     products = np.empty((rows, rows))
     for row in range(rows):
         products[row, row:] = products[row:, row] = np.einsum("ij,j->i", whole[row:], whole[row])
     squares = np.diagonal(products)
-    of_differences = squares[:, None] + squares[None, :] - 2 * products
     sums = whole.sum(axis=1)
-    d = sums[:, None] - sums[None, :]
-    error = np.sqrt(np.maximum(of_differences - d**2 / n, 0.0))
-    ps = np.ones((rows, rows))
-    for row in range(rows - 1):
-        for other, (mean, scatter) in enumerate(
-            zip(d[row, row + 1 :].tolist(), error[row, row + 1 :].tolist(), strict=True), row + 1
-        ):
-            p = math.erfc(abs(mean) / scatter / math.sqrt(2)) if scatter else float(mean == 0)
-            ps[row, other] = ps[other, row] = p
-    return ps
-
-
-@lru_cache(maxsize=1)
-def _draws(n: int, resamples: int, seed: int) -> np.ndarray:
-    """Return ``[resamples, n]`` how often each row is drawn; kept, as each metric of a task asks for it."""
-    drawn = np.empty((resamples, n), np.uint16)
-    for number, weights in enumerate(draw(np.arange(n), n, resamples, seed)):
-        drawn[number] = weights
-    return drawn
+    apart = np.abs(sums[:, None] - sums[None, :])
+    scatter = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products - apart**2 / n, 0.0))
+    # Without scatter every difference is certain.
+    t = np.divide(apart * math.sqrt((n - 1) / n), scatter, out=np.where(apart > 0, np.inf, 0.0), where=scatter > 0)
+    return 2 * stdtr(n - 1, -t)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .intervals import FEWEST_FOR_LETTERS
 from .multiple_comparisons import holm, significance_letters
 from .paired import Difference, SpreadEstimate, difference
 
@@ -19,7 +20,7 @@ class Ranking:
 
     Attributes:
         groups: Name to letters, best first: two have a letter in common exactly if they are not significantly
-            different.
+            different. Without letters where there are fewer than :data:`.intervals.FEWEST_FOR_LETTERS` images.
         pairs: All pairs, the better one first.
         differences: Of each pair.
         corrected: p of each pair after Holm's correction; None where it is undefined.
@@ -45,5 +46,7 @@ def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alp
     differences = [difference(estimates[first], estimates[other], 1 - alpha) for first, other in pairs]
     corrected = holm([gap.p for gap in differences])
     different = [pair for pair, p in zip(indices, corrected, strict=True) if p is not None and p < alpha]
-    groups = dict(zip(names, significance_letters(len(names), different), strict=True))
-    return Ranking(groups, pairs, differences, corrected)
+    letters = significance_letters(len(names), different)
+    if any(estimate.resampled.images < FEWEST_FOR_LETTERS for estimate in estimates.values()):
+        letters = [""] * len(names)
+    return Ranking(dict(zip(names, letters, strict=True)), pairs, differences, corrected)

@@ -220,7 +220,7 @@ class Checklist(Protocol[ChecklistSettings]):
                     except UndefinedStatistic as error:
                         results.append(_result(metric, rule, name, n=n, reason=str(error)))
             for key, interval in ratio_intervals(defined, images, draws, settings.level).items():
-                results[places[key]] = replace(results[places[key]], interval=interval)
+                results[places[key]] = results[places[key]].with_interval(interval)
             report(done, len(scored))
         return results
 
@@ -340,7 +340,9 @@ class RuleScores:
                 "equal": after == before,
                 "rises": after > before,
             }
-        return {name: Ratio((mask & self.applies).astype(float), every, why) for name, mask in masks.items()}
+        return {
+            name: Ratio((mask & self.applies).astype(float), every, why, is_share=True) for name, mask in masks.items()
+        }
 
     def _change(self, absolute: bool) -> Ratio:
         used = self._used

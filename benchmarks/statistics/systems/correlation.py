@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..contract import RatedScores, Statistic, UndefinedStatistic, dot
-from .means import said_of_systems, system_means
+from .means import FEW_SYSTEMS, said_of_systems, system_means
 
 MOST_PERMUTED = 8
 """Greatest number of systems that are permuted exhaustively: 40,320 orders."""
@@ -26,6 +26,7 @@ class OverPairs(Statistic):
     """A statistic of what scores and ratings say of each pair of systems."""
 
     needs = ("doc_to_system",)
+    caution = FEW_SYSTEMS
 
     @abstractmethod
     def of_pairs(self, values: np.ndarray) -> np.ndarray:

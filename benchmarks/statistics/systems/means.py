@@ -7,6 +7,9 @@ import numpy as np
 from ..contract import RatedScores, UndefinedStatistic
 from ..near_ties import settle
 
+FEW_SYSTEMS = "few systems: resampling images biases it, so the interval may cover less than stated"
+"""The caution of statistics over systems: their means scatter on resamples, which pulls a correlation down."""
+
 
 def systems_of(rated: RatedScores) -> np.ndarray:
     """Return ``[n]`` the system of each row, from 0.

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ..contract import RatedScores, Statistic, UndefinedStatistic
-from .means import said_of_systems, systems_of
+from .means import FEW_SYSTEMS, said_of_systems, systems_of
 
 MOST_ENUMERATED = 12
 """Greatest number of images for which ``mid_p`` enumerates all signs: 4,096."""
@@ -34,6 +34,7 @@ class SoftPairwiseAccuracy(Statistic):
     label = "SPA"
     range = (0.0, 1.0)
     needs = ("doc_to_system",)
+    caution = FEW_SYSTEMS
 
     def __init__(
         self, variant: Literal["released", "mid_p"] = "released", permutations: int = 1000, seed: int = 4

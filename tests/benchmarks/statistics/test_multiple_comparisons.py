@@ -105,7 +105,7 @@ def estimates(**values: float) -> dict[str, SpreadEstimate]:
     """Return values that scatter by 0.1 over 200 resamples, each in its own way."""
     generator = np.random.default_rng(0)
     return {
-        name: SpreadEstimate(value, Resamples(value + generator.normal(0, 0.1, 200), 50))
+        name: SpreadEstimate(value, Resamples(value + generator.normal(0, 0.1, 200), value, 50))
         for name, value in values.items()
     }
 

@@ -293,7 +293,7 @@ def test_each_caption_is_held_against_itself():
 
 def test_letters_of_a_run_are_those_of_the_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = capbench.evaluate(
-        None, "checklist_iiw", metrics=["rouge_l", "cider", "length"], limit=12, resamples=300,
+        None, "checklist_iiw", metrics=["rouge_l", "cider", "length"], limit=20, resamples=300,
         output_path=tmp_path, log_samples="scores",
     )["checklist_iiw"]  # fmt: skip
     record, folder = run.record, next(tmp_path.rglob("run.json")).parent

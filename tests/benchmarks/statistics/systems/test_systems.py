@@ -120,12 +120,49 @@ def test_calibrated_ties_are_found_in_spite_of_rounding():
     scores = np.array([0.1, 0.2, 0.30000000000000004, 0.4, 0.8])
     human = np.array([1.0, 1, 1, 1, 2])
     rated = RatedScores(scores, human, np.zeros(5, int))
-    assert AccuracyEq().value(rated, np.ones(5)) == 1
-    assert AccuracyEq().remark(rated) == "ε = 0.3"
-    assert AccuracyEq().value(RatedScores(np.zeros(3), np.zeros(3), np.zeros(3, int)), np.ones(3)) == 1
+    released = AccuracyEq(calibration="deutsch2023")
+    assert released.value(rated, np.ones(5)) == 1
+    assert released.remark(rated) == "ε = 0.3" and "same rows" in released.caution
+    assert released.value(RatedScores(np.zeros(3), np.zeros(3), np.zeros(3, int)), np.ones(3)) == 1
+    with pytest.raises(UndefinedStatistic, match="no other to calibrate"):
+        AccuracyEq().value(rated, np.ones(5))
     # Three pairs at 0.1, two at 0.2, one at 0.3, and four of the last caption.
     for epsilon, right in ((0.0, 4), (0.1, 7), (0.2, 9), (0.3, 10), (0.4, 9), (0.7, 6)):
         assert AccuracyEq(epsilon=epsilon).value(rated, np.ones(5)) == pytest.approx(right / 10)
+
+
+def _drawn(generator: np.random.Generator, images: int, captions: int = 4) -> RatedScores:
+    quality = generator.normal(size=(images, captions))
+    scores, human = (quality + 0.7 * generator.normal(size=quality.shape) for _ in range(2))
+    human = np.round(human)
+    return RatedScores(scores.ravel(), human.ravel(), np.arange(images).repeat(captions))
+
+
+def test_cross_fitted_ties_are_those_that_are_best_for_images_of_other_folds():
+    rated = _drawn(np.random.default_rng(0), 25)
+    weights = np.random.default_rng(1).integers(0, 2, 25).repeat(4).astype(float)
+    fold, right = rated.groups % 10, []
+    for own in range(10):
+        others, these = (np.flatnonzero(chosen & (weights > 0)) for chosen in (fold != own, fold == own))
+        released = AccuracyEq(calibration="deutsch2023")
+        epsilon = float(released.remark(rated.at(others)).split()[-1])
+        if len(these):
+            part = rated.at(these)
+            value = AccuracyEq(epsilon=epsilon + 1e-6).value(part, weights[these])
+            right.append((value, weights[these].sum()))
+    expected = sum(value * images for value, images in right) / sum(images for _, images in right)
+    assert AccuracyEq().value(rated, weights) == pytest.approx(expected)
+    assert AccuracyEq().remark(rated).endswith("cross-fitted on 10 folds of images") and not AccuracyEq().caution
+
+
+def test_cross_fitting_takes_away_what_calibration_on_the_same_rows_adds():
+    true = AccuracyEq(calibration="deutsch2023").value(_drawn(np.random.default_rng(9), 5000, 2), np.ones(10_000))
+    drawn = [_drawn(np.random.default_rng(seed), 10, 2) for seed in range(400)]
+    same, cross = (
+        np.mean([AccuracyEq(calibration=name).value(rated, np.ones(20)) for rated in drawn])
+        for name in ("deutsch2023", "cross_fit")
+    )
+    assert same - true > 0.03 and abs(cross - true) < 0.02
 
 
 def test_image_that_is_drawn_twice_is_two_images_and_a_caption_two_captions():
@@ -154,6 +191,8 @@ def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many():
     [
         ("accuracy_eq", {"by": "caption"}),
         ("accuracy_eq", {"epsilon": -1}),
+        ("accuracy_eq", {"calibration": "none"}),
+        ("accuracy_eq", {"by": "system", "calibration": "cross_fit"}),
         ("soft_pairwise_accuracy", {"variant": "p"}),
         ("soft_pairwise_accuracy", {"permutations": 0}),
     ],
@@ -224,7 +263,7 @@ def test_released_soft_pairwise_accuracy_depends_on_the_order_of_systems_and_mid
 @pytest.mark.parametrize("by", BY)
 def test_calibrated_ties_are_those_of_there(case: dict[str, Any], by: str):
     accuracy, epsilon = case["printed"][f"acc23 {by}"]
-    statistic = AccuracyEq(BY[by])  # pyright: ignore[reportArgumentType]
+    statistic = AccuracyEq(BY[by], calibration="deutsch2023")  # pyright: ignore[reportArgumentType]
     assert value_of(statistic, rated_of(case)) == pytest.approx(accuracy, abs=1e-12)
     calibrated = float(statistic.remark(rated_of(case)).removeprefix("ε = "))
     if (case["name"], by) == ("fourteen systems", "sys"):

@@ -1,0 +1,84 @@
+"""Ends of confidence intervals and p-values for samples of few images: t in place of normal quantiles, no bias.
+
+What the resamples of ``n`` images scatter is too little by ``sqrt((n - 1) / n)``, and its own error is left out of
+normal quantiles. Both matter below 30 images, where a plain percentile interval holds the truth in 80 to 92 % of
+cases in place of 95 %; ``speed/coverage.py`` measures it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+FEW_IMAGES = 20
+"""Below it, an interval has a caution."""
+FEWEST_FOR_LETTERS = 10
+"""Below it, metrics get no letters: tests of so few images find differences between equal metrics."""
+
+
+def caution_of(images: int) -> str:
+    """Return what to know about an interval over so many images; empty for enough of them."""
+    return f"only {images} images: the interval may cover less than stated" if images < FEW_IMAGES else ""
+
+
+def t_quantile(level: float, images: int) -> float:
+    """Return the quantile of Student's t that holds ``level`` between its negative and itself, ``images - 1`` free."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(images - 1, (1 + level) / 2))
+
+
+def bias_corrected(drawn: np.ndarray, value: float, images: int, level: float) -> tuple[float, float]:
+    """Return the bias-corrected percentile interval at levels expanded to Student's t; it holds the value.
+
+    Where the resamples lie on one side of the value, percentiles move by twice that bias (Efron 1981, *Nonparametric
+    standard errors and confidence intervals*, section 10). Levels are expanded so that the interval of a mean is as
+    wide as the t interval (Hesterberg 2015, *What teachers should know about the bootstrap*, section 5.3).
+
+    Args:
+        drawn: ``[b]`` the number on each resample, finite.
+        value: The number on all rows.
+        images: Number of images to draw from, at least 2.
+        level: Share of samples whose interval holds the truth.
+    """
+    from scipy.special import ndtr, ndtri
+
+    below = (np.count_nonzero(drawn < value) + np.count_nonzero(drawn <= value)) / (2 * len(drawn))
+    edge = 1 / (2 * len(drawn))
+    shift = 2 * float(ndtri(min(max(below, edge), 1 - edge)))
+    width = math.sqrt(images / (images - 1)) * t_quantile(level, images)
+    low, high = np.quantile(drawn, ndtr([shift - width, shift + width]))
+    return min(float(low), value), max(float(high), value)
+
+
+def wilson(share: float, stderr: float, images: int, level: float) -> tuple[float, float]:
+    """Return Wilson's interval of a share in a cluster sample; it never ends at 0 or 1 where images could differ.
+
+    The number of observations is the effective one, ``share (1 - share) / stderr²``, and the quantile is Student's t
+    (Wilson 1927; for cluster samples Korn & Graubard 1998; Dean & Pagano 2015 compare them). A share of exactly 0 or 1
+    has no standard error: there each image counts as one observation.
+
+    Args:
+        share: Between 0 and 1.
+        stderr: Its standard error over images.
+        images: Number of images, at least 2.
+        level: Share of samples whose interval holds the truth.
+    """
+    spread = share * (1 - share)
+    observations = spread / stderr**2 if spread > 0 and stderr > 0 else float(images)
+    square = t_quantile(level, images) ** 2
+    whole = 1 + square / observations
+    centre = (share + square / (2 * observations)) / whole
+    half = math.sqrt(square * (max(spread, 0.0) / observations + square / (4 * observations**2))) / whole
+    return max(min(centre - half, share), 0.0), min(max(centre + half, share), 1.0)
+
+
+def p_of_few(p: np.ndarray, images: int) -> np.ndarray:
+    """Return two-sided p of resamples as Student's t has them: larger, the fewer images there are.
+
+    It is the p whose expanded percentile interval (:func:`bias_corrected`) ends at no difference.
+    """
+    from scipy.special import ndtri, stdtr
+
+    return 2 * stdtr(images - 1, ndtri(p / 2) * math.sqrt((images - 1) / images))
