@@ -191,7 +191,8 @@ def _of_choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) 
     equal = (first_equal[:, :, None] == first_equal[:, None, :]).sum(axis=2)
     shares = np.take_along_axis(counts, first_equal, axis=1) / equal + counts[:, -1:] / len(systems)
     for number, system in enumerate(systems):
-        yield _mean(f"share for {system}", "", shares[:, number], counts.sum(axis=1), np.arange(len(counts)), 0.0, 1.0)
+        sums, answers, images = shares[:, number], counts.sum(axis=1), np.arange(len(counts))
+        yield _mean(f"share for {system}", "", sums, answers, images, 0.0, 1.0, is_share=True)
 
 
 def _of_aspect(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], aspect: str) -> Iterator[Figure]:
@@ -225,11 +226,20 @@ def _agreement(answered: AnswerCounts, aspect: str, apart: Sequence[int]) -> Ite
     for distance in apart:
         named[f"pairs within {distance}"] = lambda weights, distance=distance: equal_share(compared, weights, distance)
     for name, value in named.items():
-        yield _figure(name, spoken(aspect), value, compared.clusters, answers, 1.0)
+        is_share = not name.startswith("alpha")
+        yield _figure(name, spoken(aspect), value, compared.clusters, answers, 1.0, is_share=is_share)
 
 
 def _mean(
-    name: str, aspect: str, sums: np.ndarray, counts: np.ndarray, clusters: np.ndarray, lowest: float, span: float
+    name: str,
+    aspect: str,
+    sums: np.ndarray,
+    counts: np.ndarray,
+    clusters: np.ndarray,
+    lowest: float,
+    span: float,
+    *,
+    is_share: bool = False,
 ) -> Figure:
     """Return the mean of image means; for choices, images are weighted by number of answers."""
     rows = counts > 0
@@ -240,16 +250,19 @@ def _mean(
             raise UndefinedStatistic("no answers")
         return float(np.average(of_image, weights=weights))
 
-    return _figure(name, spoken(aspect), value, first_seen(clusters[rows]), int(counts.sum()), span)
+    answers = int(counts.sum())
+    return _figure(name, spoken(aspect), value, first_seen(clusters[rows]), answers, span, is_share=is_share)
 
 
-def _figure(name: str, aspect: str, value: Value, clusters: np.ndarray, answers: int, span: float) -> Figure:
+def _figure(
+    name: str, aspect: str, value: Value, clusters: np.ndarray, answers: int, span: float, *, is_share: bool
+) -> Figure:
     images = int(clusters.max()) + 1 if len(clusters) else 0
     try:
         estimate = value(np.ones(len(clusters)))
     except UndefinedStatistic as error:
         return Figure(name, aspect, None, None, images, answers, span, str(error))
-    interval = resample_values({"": value}, clusters, Draws(RESAMPLES, processes=1))[""].interval()
+    interval = resample_values({"": value}, clusters, Draws(RESAMPLES, processes=1))[""].interval(is_share=is_share)
     return Figure(name, aspect, estimate, interval, images, answers, span, interval.reason)
 
 

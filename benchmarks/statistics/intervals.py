@@ -19,7 +19,7 @@ FEWEST_FOR_LETTERS = 10
 
 def caution_of(images: int) -> str:
     """Return what to know about an interval over so many images; empty for enough of them."""
-    return f"only {images} images: the interval may cover less than stated" if images < FEW_IMAGES else ""
+    return f"interval over only {images} images" if images < FEW_IMAGES else ""
 
 
 def t_quantile(level: float, images: int) -> float:

@@ -319,7 +319,7 @@ def _columns_said(runs: Sequence[TaskRun]) -> Iterator[str]:
     methods = {result.interval.method for _, result in results if result.interval and result.interval.low is not None}
     if methods:
         drawn = " or ".join(dict.fromkeys(run.record.protocol.resampled for run in runs))
-        words = {"bootstrap": "bootstrap", "influence": "influence functions"}
+        words = {"bootstrap": "bootstrap", "influence": "influence functions", "wilson": "Wilson"}
         method = " or ".join(word for name, word in words.items() if name in methods)
         yield f"{_interval_name(runs)}: {method} over {drawn}"
     alphas = {entry.alpha for run in runs for entry in run.record.significance.values()}

@@ -70,7 +70,11 @@ def _caption(record: Record) -> str:
     """Return the table caption: level and method of intervals, and scale of values."""
     results = record.results.values()
     methods = {result.interval.method for result in results if result.interval} or {"bootstrap"}
-    words = {"bootstrap": "bootstrap intervals", "influence": "intervals by influence functions"}
+    words = {
+        "bootstrap": "bootstrap intervals",
+        "influence": "intervals by influence functions",
+        "wilson": "Wilson intervals",
+    }
     scale = max((result.scale for result in results), default=1)
     factor = f" Values are multiplied by {scale:g}, except for counts." if scale != 1 else ""
     return f"{record.settings.level:.0%} {' and '.join(words[method] for method in sorted(methods))}.{factor}"

@@ -56,7 +56,7 @@ class AccuracyEq(Statistic):
         self.epsilon = epsilon
         self.calibration: Calibration = calibration or ("cross_fit" if by == "image" else "deutsch2023")
         if self.calibration == "deutsch2023" and epsilon is None:
-            self.caution = "ε was calibrated on the same rows, which makes it too high for few images"
+            self.caution = "ε calibrated on the same rows"
         self.needs = ("doc_to_system",) if by == "system" else ()
         self._latest: tuple[RatedScores, _Pairs] | None = None
 

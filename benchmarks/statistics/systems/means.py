@@ -7,7 +7,7 @@ import numpy as np
 from ..contract import RatedScores, UndefinedStatistic
 from ..near_ties import settle
 
-FEW_SYSTEMS = "few systems: resampling images biases it, so the interval may cover less than stated"
+FEW_SYSTEMS = "interval biased by resampling few systems"
 """The caution of statistics over systems: their means scatter on resamples, which pulls a correlation down."""
 
 

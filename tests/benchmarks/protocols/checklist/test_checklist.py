@@ -221,7 +221,7 @@ def test_checklist_that_ships_is_printed_and_drawn(
     assert lines[0] == "Checklist (ImageInWords): share of captions, or of the mean"
     assert head == ["Change", "ROUGE-L", "CIDEr", "n"]
     case = next(line for line in lines if line.startswith("| case: stays"))
-    assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [1.000, 1.000] a"] * 2 + ["12"]
+    assert [cell.strip() for cell in case.strip("|").split("|")][1:] == ["1.000 [0.712, 1.000] a"] * 2 + ["12"]
     assert "| negation: change in SD" in printed.out
     assert "is parsed with word lists" in printed.err
     assert main(["plot", "checklist", str(tmp_path), "-o", str(tmp_path / "drawn.svg")]) == 0
