@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from ..running.plan import make_statistic
 from ..statistics import Draws, Intervals, statistics
 from ..statistics.bootstrap import Interval
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.intervals import least_p, resamples_for
 from ..statistics.paired import Difference, difference
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
@@ -238,7 +238,7 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     return Comparison(
         first.record.task, first.record.alias, "metric", "", "", name, label, paired.n, paired.groups,
         resampled, shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
-        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
+        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, paired.groups, settings)],
     )  # fmt: skip
 
 
@@ -292,7 +292,7 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
     return Comparison(
         first.record.task, first.record.alias, "model", metric, first.record.metric_label(metric), name, label,
         paired.n, paired.groups, first.record.protocol.resampled, first.record.scale_of(metric, name),
-        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, settings)],
+        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, paired.groups, settings)],
     )  # fmt: skip
 
 
@@ -376,11 +376,13 @@ def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
     return names
 
 
-def _too_few_resamples(pairs: Sequence[Pair], settings: CompareSettings) -> list[str]:
-    least = len(pairs) / (1 + settings.resamples)
+def _too_few_resamples(pairs: Sequence[Pair], images: int, settings: CompareSettings) -> list[str]:
+    if images < 2 or not pairs:
+        return []
+    least = len(pairs) * least_p(settings.resamples, images)
     if least < settings.alpha or any(pair.interval.method == "influence" for pair in pairs):
         return []
-    needed = math.ceil(len(pairs) / settings.alpha) * 4
+    needed = 4 * resamples_for(settings.alpha / len(pairs), images)
     return [
         f"with {settings.resamples:,} resamples and {len(pairs)} pairs no p can fall below {least:.3g} after "
         f"Holm's correction: nothing can be significant at alpha {settings.alpha:g}; try --bootstrap {needed}"

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..statistics.intervals import least_p
 from ..tables.results import tabulated
 from ..tables.text import csv_text, show_interval, show_number
-from .comparison import Comparison
+from .comparison import Comparison, Pair
 
 _LONGEST_NAME = 20
 """Characters; longer names of models and metrics are numbered, so that tables of pairs are narrow."""
@@ -74,13 +75,18 @@ def _pair_rows(comparison: Comparison) -> list[dict[str, str]]:
     labels = {
         entry.name: str(number) if is_numbered else entry.label for number, entry in enumerate(comparison.compared, 1)
     }
+
+    def is_least(pair: Pair) -> bool:
+        resamples = pair.interval.resamples
+        return bool(resamples and pair.p) and pair.p < 1.01 * least_p(resamples, comparison.images)
+
     return [
         {
             "Pair": f"{labels[pair.first]} - {labels[pair.second]}",
             "Difference": show_number(pair.value * comparison.scale, decimals),
             _interval_label(comparison): show_interval(pair.interval, comparison.scale, decimals, "-"),
-            "p": _p(pair.p, pair.interval.resamples),
-            "p (Holm)": _p(pair.p_holm, pair.interval.resamples, pair.p),
+            "p": _p(pair.p, is_least=is_least(pair)),
+            "p (Holm)": _p(pair.p_holm, is_least=is_least(pair)),
             **{f"p ({test})": _p(p) for test, p in pair.classical.items()},
         }
         for pair in comparison.pairs
@@ -123,9 +129,8 @@ def _interval_label(comparison: Comparison) -> str:
     return f"{100 * (1 - comparison.settings.alpha):g}% CI"
 
 
-def _p(p: float | None, resamples: int = 0, uncorrected: float | None = None) -> str:
-    """Return a p-value, with ≤ where it is the least that so many resamples can give."""
+def _p(p: float | None, *, is_least: bool = False) -> str:
+    """Return a p-value, with ≤ where it is the least that the resamples can give."""
     if p is None:
         return "-"
-    least = resamples and (uncorrected or p) * (1 + resamples) < 1.5
-    return "<0.0001" if p < 0.0001 else f"{'≤' if least else ''}{p:.4f}"
+    return "<0.0001" if p < 0.0001 else f"{'≤' if is_least else ''}{p:.4f}"

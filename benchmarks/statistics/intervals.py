@@ -82,3 +82,15 @@ def p_of_few(p: np.ndarray, images: int) -> np.ndarray:
     from scipy.special import ndtri, stdtr
 
     return 2 * stdtr(images - 1, ndtri(p / 2) * math.sqrt((images - 1) / images))
+
+
+def least_p(resamples: int, images: int) -> float:
+    """Return the least p that so many resamples of so many images can give."""
+    return float(p_of_few(np.array(1 / (1 + resamples)), images))
+
+
+def resamples_for(p: float, images: int) -> int:
+    """Return how many resamples of so many images can give a p as small as this."""
+    from scipy.special import ndtr, stdtrit
+
+    return math.ceil(1 / (2 * float(ndtr(stdtrit(images - 1, p / 2) * math.sqrt(images / (images - 1))))))

@@ -180,6 +180,10 @@ def test_numbers_and_fingerprint_do_not_depend_on_what_is_written(folder: Path):
 
 @pytest.mark.parametrize("content", ["full", "scores", "none"])
 def test_record_holds_no_path_of_the_machine(folder: Path, content: str):
+    # Enough images for letters.
+    more = ({"id": f"more{n}", "image": f"/photos/c/{n}.jpg", "candidate": "it", "rating": 1} for n in range(8))
+    lines = [json.dumps({"references": ["a lion sleeps"], **row}) for row in more]
+    (folder / "rows.jsonl").write_text("\n".join([*lines, (folder / "rows.jsonl").read_text()]))
     done = run(folder, content, metrics=[f"quoting[words={folder}/words.txt]", "length"])
     assert done.folder is not None
     text = (done.folder / "run.json").read_text(encoding="utf-8")
