@@ -3,12 +3,10 @@
 Run by hand, on synthetic rows shaped like the data sets::
 
     python speed/bootstrap.py
-    python speed/bootstrap.py --coverage    # how often each kind of interval holds the true value, 2 minutes
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
@@ -17,15 +15,13 @@ from scipy.stats import kendalltau
 from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.bootstrap import resample_all
 from capbench.benchmarks.statistics.contract import RatedScores
-from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson, Spearman
+from capbench.benchmarks.statistics.correlation import KendallB, KendallC
 from capbench.benchmarks.statistics.influence import spreads_of_all
 
 RESAMPLES = 1000
 SCIPY_RESAMPLES = 30
 MANY = 300_000
 """Rows on which both ways of making intervals are timed."""
-SETS = 300
-"""Data sets of which the coverage is the share whose interval holds the true value; its standard error is 0.013."""
 
 
 def expert() -> RatedScores:
@@ -98,34 +94,8 @@ def compare_ways() -> None:
     )
 
 
-def compare_coverage() -> None:
-    """Print how often 95 % intervals hold the value of 2 million rows, and how wide they are."""
-    generator = np.random.default_rng(1)
-    known = {one.label: one for one in (Pearson(), Spearman(), KendallB(), KendallC())}
-    whole = many(2_000_000, 400_000, generator)
-    true = {name: one.value(whole, np.ones(len(whole))) for name, one in known.items()}
-    for images in (50, 2000):
-        held = {(name, way): 0 for name in known for way in ("bootstrap", "influence")}
-        for _ in range(SETS):
-            rated = many(5 * images, images, generator)
-            for way in ("bootstrap", "influence"):
-                found = spreads_of_all({"": (known, [rated])}, Draws(400, intervals=way))[""]
-                for name, spread in found.items():
-                    interval = spread.interval()
-                    if interval.low is not None and interval.high is not None:
-                        held[name, way] += interval.low <= true[name] <= interval.high
-        for name in known:
-            shares = ", ".join(f"{way} {held[name, way] / SETS:.3f}" for way in ("bootstrap", "influence"))
-            print(f"{5 * images:6} rows of {images:4} images, {name:4} coverage of 95 % intervals: {shares}")
-
-
 def main() -> None:
     """Print a line for each shape of data."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--coverage", action="store_true", help="measure how often intervals hold the true value")
-    if parser.parse_args().coverage:
-        compare_coverage()
-        return
     for make in (expert, crowd_flower, continuous):
         rated = make()
         ours, scipy = time_ours(rated), time_scipy(rated)
