@@ -50,13 +50,13 @@ class Request:
 
     Attributes:
         kind: What it is.
-        what: The server, variable, path, function or key.
+        target: The server, variable, path, function or key.
         place: File and line of the request.
         path: Where a path leads.
     """
 
     kind: Kind
-    what: str
+    target: str
     place: str
     path: Path | None = None
 
@@ -65,7 +65,7 @@ class Request:
         """Whether the caller allows it."""
         permissions = permitted()
         if self.kind == "addresses":
-            return self.what.startswith(HUB) or permissions.allow_server(self.what)
+            return self.target.startswith(HUB) or permissions.allow_server(self.target)
         if self.path is not None:
             return Boundary.around().holds(self.path)
         return {"functions": permissions.functions, "remote code": permissions.remote_code}.get(self.kind, False)
@@ -73,7 +73,7 @@ class Request:
     @property
     def hint(self) -> str:
         """The option that allows it."""
-        return _KINDS[self.kind][1].format(self.what)
+        return _KINDS[self.kind][1].format(self.target)
 
 
 def requests_of(
@@ -101,7 +101,7 @@ def require_permitted(requests: Sequence[Request]) -> None:
     """
     refused = [request for request in requests if not request.is_permitted]
     if refused:
-        faults = dict.fromkeys(f"{request.place}: {request.what}: {_KINDS[request.kind][0]}" for request in refused)
+        faults = dict.fromkeys(f"{request.place}: {request.target}: {_KINDS[request.kind][0]}" for request in refused)
         raise UsageError("\n".join(faults), "\n".join(dict.fromkeys(request.hint for request in refused)))
 
 
@@ -109,7 +109,7 @@ def request_lines(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
     """Yield each kind with its requests, those that are not allowed marked."""
     for kind in get_args(Kind):
         asked = dict.fromkeys(
-            request.what if request.is_permitted else f"{request.what} (not allowed)"
+            request.target if request.is_permitted else f"{request.target} (not allowed)"
             for request in requests
             if request.kind == kind
         )

@@ -58,7 +58,7 @@ class ModelSpec:
         printed_as: Key of a paper to what its tables call metrics with this model behind them, by the metrics'
             labels; a metric that is left out has no number there.
         published_as: Key of a paper to what its tables call the model; several names where its tables differ.
-        given: The model itself, where it was not named.
+        instance: The model itself, where it was not named.
     """
 
     name: str
@@ -69,12 +69,12 @@ class ModelSpec:
     source: str = ""
     printed_as: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    given: Adapter | None = None
+    instance: Adapter | None = None
 
     @property
     def build(self) -> Callable[..., Adapter]:
         """What builds it: its adapter."""
-        return adapters[self.adapter] if self.given is None else type(self.given)
+        return adapters[self.adapter] if self.instance is None else type(self.instance)
 
     @property
     def is_recorded(self) -> bool:
@@ -117,8 +117,8 @@ class ModelSpec:
             UsageError: The adapter does not take these arguments.
             BenchError: The model could not be loaded.
         """
-        if self.given is not None:
-            return self.given
+        if self.instance is not None:
+            return self.instance
         build = adapters[self.adapter]
         arguments = self._arguments_of(build)
         if self.runs_remote_code and not runs_code():

@@ -133,8 +133,8 @@ def _parser_spacy() -> Iterator[Finding]:
 
 def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:
     if checkpoint.is_here():
-        return Finding("ok", subject, f"{checkpoint.name} ({checkpoint.what})")
-    missing = f"{checkpoint.name} is not in the hub's cache; {checkpoint.what} needs it, and fetches it on first use"
+        return Finding("ok", subject, f"{checkpoint.name} ({checkpoint.role})")
+    missing = f"{checkpoint.name} is not in the hub's cache; {checkpoint.role} needs it, and fetches it on first use"
     return Finding("note", subject, missing, f"hf download {checkpoint.name}")
 
 

@@ -102,7 +102,7 @@ def print_dry_run(requests: Sequence[Request], check: Callable[[], Iterable[tupl
 
 def print_stage(facts: StageFacts) -> None:
     """Print how far a pipeline is."""
-    tell(f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.found:,} of them before")
+    tell(f"stage {facts.name}: {facts.made:,} of {facts.given:,} rows made, {facts.reused:,} of them before")
 
 
 def step_printer() -> Callable[[StepReport], None]:

@@ -145,7 +145,7 @@ class BertScore(Metric):
         tokenizer = self._checkpoint.load("AutoTokenizer", add_prefix_space=True)
         model = self._checkpoint.load("AutoModel", config=config, dtype=torch.float32)
         encoder = _Encoder(
-            self._checkpoint.what, model.eval().to(device), tokenizer, device, _longest(tokenizer, config)
+            self._checkpoint.role, model.eval().to(device), tokenizer, device, _longest(tokenizer, config)
         )
         if (layers := encoder.count_layers()) != self.num_layers:
             raise MetricError(
@@ -161,7 +161,7 @@ class _Encoder:
     """An encoder with its tokenizer.
 
     Attributes:
-        what: Its name in messages.
+        role: Its name in messages.
         model: Gives ``last_hidden_state [b, l, d]``.
         tokenizer: Turns texts into token ids.
         device: Where the model is.
@@ -170,7 +170,7 @@ class _Encoder:
         matched: Tokens of pairs, padding counted, that are matched at once.
     """
 
-    what: str
+    role: str
     model: Any
     tokenizer: Any
     device: torch.device
@@ -205,7 +205,7 @@ class _Encoder:
 
         vectors: dict[int, torch.Tensor] = {}
         order = _longest_first([len(tokens) for tokens in ids])
-        for batch, states in batches_that_fit(self.what, self.encoded, order, encode, lambda n: len(ids[n])):
+        for batch, states in batches_that_fit(self.role, self.encoded, order, encode, lambda n: len(ids[n])):
             vectors.update((n, states[row, : len(ids[n])]) for row, n in enumerate(batch))
         return [vectors[n] for n in range(len(ids))]
 
@@ -267,7 +267,7 @@ def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder:
 
     best = np.full((len(texts), 3), -np.inf)
     for batch, scores in batches_that_fit(
-        encoder.what, encoder.matched, _longest_first(widths), match, widths.__getitem__
+        encoder.role, encoder.matched, _longest_first(widths), match, widths.__getitem__
     ):
         np.maximum.at(best, [pairs[number][0] for number in batch], scores)
     return [row.tolist() if np.isfinite(row).all() else None for row in best]

@@ -23,7 +23,7 @@ def test_model_of_the_working_directory_needs_permission(name: str, tmp_path: Pa
     file = tmp_path / "stranger/models.yaml"
 
     def asked(text: str) -> list[str]:
-        return [request.what for request in requests_of({"pretrained": text}, file, lambda *keys: ".".join(keys))]
+        return [request.target for request in requests_of({"pretrained": text}, file, lambda *keys: ".".join(keys))]
 
     assert asked("mine") == ["mine"]
     assert asked("weights.pt") == ["weights.pt"]

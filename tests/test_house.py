@@ -301,6 +301,22 @@ def test_no_class_is_called_as_another():
     assert not twice
 
 
+def test_variables_are_named_after_what_they_hold():
+    faults = []
+    others = [file for room in ("docs", "tests") for file in sorted((ROOT / room).rglob("*.py"))]
+    for file in [file for file in sources() if "tasks" not in file.parts] + others:
+        nodes = list(ast.walk(syntax_of(file)))
+        # Keys of files are fields of classes, and keep their names.
+        fields = {node.target for node in nodes if isinstance(node, ast.AnnAssign) and node.value is None}
+        for node in nodes:
+            is_bound = isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+            name = getattr(node, "arg", None) or getattr(node, "id", None)
+            if is_bound and node not in fields and name in ("one", "found", "made", "given", "told", "what"):
+                faults.append(f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {name}")
+
+    assert not faults, "\n".join(faults)
+
+
 ROWS = [{"candidate": "a dog runs", "references": ["a dog is running", "the dog runs fast"]}] * 2
 
 

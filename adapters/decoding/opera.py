@@ -224,7 +224,7 @@ class Completed:
         length_penalty: Exponent of the length; above 0 it favours long captions.
         early_stopping: Whether the search ends as soon as ``beams`` captions are complete; else when none in progress
             can become better at its present length.
-        found: Captions with their scores: the sum of a caption's log-probabilities, divided by its length to the power
+        captions: Each with its score: the sum of its log-probabilities, divided by its length to the power
             of ``length_penalty``.
         done: Whether the search has ended.
     """
@@ -233,12 +233,12 @@ class Completed:
     asked: int
     length_penalty: float = 1.0
     early_stopping: bool = False
-    found: list[tuple[float, Written]] = field(default_factory=list)
+    captions: list[tuple[float, Written]] = field(default_factory=list)
     done: bool = False
 
     def copy(self) -> Completed:
         """Return a snapshot, which later captions do not change."""
-        return replace(self, found=list(self.found))
+        return replace(self, captions=list(self.captions))
 
     def add(self, total: float, ids: Sequence[int], cut: bool) -> None:
         """Let a caption compete.
@@ -249,12 +249,12 @@ class Completed:
             cut: Whether it has none.
         """
         score = self._score(total, len(ids))
-        if len(self.found) == self.beams:
-            worst = min(self.found, key=itemgetter(0))
+        if len(self.captions) == self.beams:
+            worst = min(self.captions, key=itemgetter(0))
             if score <= worst[0]:
                 return
-            self.found.remove(worst)
-        self.found.append((score, Written(list(ids), cut)))
+            self.captions.remove(worst)
+        self.captions.append((score, Written(list(ids), cut)))
 
     def choose(
         self, ranked: Sequence[tuple[float, int, int]], sequences: Sequence[Sequence[int]], ends: set[int]
@@ -277,14 +277,14 @@ class Completed:
             if len(open_ones) == self.beams:
                 break
         length = len(sequences[0]) + 1
-        if len(self.found) == self.beams:
-            worst = min(score for score, _ in self.found)
+        if len(self.captions) == self.beams:
+            worst = min(score for score, _ in self.captions)
             self.done = self.early_stopping or worst >= self._score(ranked[0][0], length)
         return open_ones
 
     def best(self) -> Written:
         """Return the caption with the highest score, the last of several."""
-        return max(reversed(self.found), key=itemgetter(0))[1]
+        return max(reversed(self.captions), key=itemgetter(0))[1]
 
     def _score(self, total: float, length: int) -> float:
         return total / (self.asked + length) ** self.length_penalty

@@ -57,7 +57,7 @@ def as_text(explained: ScoreExplanation, *, colour: bool) -> str:
         explained: The explanation.
         colour: Whether words are coloured by ANSI codes, in addition to the signs.
     """
-    explanation = explained.found
+    explanation = explained.explanation
     lines = [f"{explained.label} {explained.value:.4f}{explained.mean_of}"]
     if isinstance(explanation, ObjectMatching | FactCheck):
         lines += ["", *_folded("candidate", [TextSpan(explained.candidate, None)], colour)]
@@ -153,7 +153,7 @@ def as_html(explained: ScoreExplanation, *, title: str = "") -> str:
         explained: The explanation.
         title: Task and sample of the caption.
     """
-    explanation = explained.found
+    explanation = explained.explanation
     values: dict[str, Any] = {"objects": None, "facts": None, "of_references": ()}
     if isinstance(explanation, ObjectMatching):
         meanings: Mapping[Any, str] = object_meanings(explanation)

@@ -23,27 +23,27 @@ class ScoreExplanation:
         label: Label of the metric.
         candidate: The caption.
         references: The references it was compared with.
-        found: CAPTURE's matches with each reference, ALOHa's objects, or the answers of DCScore's judge.
+        explanation: CAPTURE's matches with each reference, ALOHa's objects, or the answers of DCScore's judge.
     """
 
     label: str
     candidate: str
     references: Sequence[str]
-    found: Sequence[Explanation] | ObjectMatching | FactCheck
+    explanation: Sequence[Explanation] | ObjectMatching | FactCheck
 
     @property
     def value(self) -> float:
         """The score."""
-        if isinstance(self.found, ObjectMatching | FactCheck):
-            return self.found.value
-        return sum(explanation.value for explanation in self.found) / len(self.found)
+        if isinstance(self.explanation, ObjectMatching | FactCheck):
+            return self.explanation.value
+        return sum(explanation.value for explanation in self.explanation) / len(self.explanation)
 
     @property
     def mean_of(self) -> str:
         """What the score is the mean of, as a suffix; empty where it is no mean."""
-        if isinstance(self.found, FactCheck):
+        if isinstance(self.explanation, FactCheck):
             return ", the mean of both F1"
-        several = not isinstance(self.found, ObjectMatching) and len(self.found) > 1
+        several = not isinstance(self.explanation, ObjectMatching) and len(self.explanation) > 1
         return f", mean of {len(self.references)} references" if several else ""
 
 

@@ -137,7 +137,7 @@ def named_or_given(model: str | Adapter | None, model_args: str | Mapping[str, A
             f"model must be a name or an adapter, not {type(model).__name__}",
             "An adapter is a subclass of capbench.adapters.Captioner, Encoder or Judge.",
         )
-    return ModelSpec(getattr(model, "name", type(model).__name__), type(model).__qualname__, given=model)
+    return ModelSpec(getattr(model, "name", type(model).__name__), type(model).__qualname__, instance=model)
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,7 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
             f"tasks of {exportable} can be exported.",
             _HINT,
         )
-    models = NamedModels(captioner=ModelSpec("lm_eval", "lm_eval", given=_Answers({})))
+    models = NamedModels(captioner=ModelSpec("lm_eval", "lm_eval", instance=_Answers({})))
     try:
         plan = plan_task(entry, models, metrics, locations)
     except TaskError:

@@ -72,7 +72,7 @@ class Execution:
         Raises:
             UsageError: A model is an object.
         """
-        if self.executor is not None and any(spec and spec.given for spec in vars(models).values()):
+        if self.executor is not None and any(spec and spec.instance for spec in vars(models).values()):
             raise UsageError(
                 "a model object cannot be sent to the workers of an engine", "Name its adapter and arguments instead."
             )

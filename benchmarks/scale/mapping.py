@@ -53,7 +53,7 @@ class ShardCall:
     Attributes:
         name: Its name in messages.
         result: Name of the file that it writes.
-        given: Names of the files that it reads; items of several shards are scored together.
+        inputs: Names of the files that it reads; items of several shards are scored together.
         metrics: The metrics that score.
         states: Metric to the name of the file for its state of these items.
         merged: Metric to the names of the merged state of the corpus, and of the state of these items.
@@ -64,7 +64,7 @@ class ShardCall:
 
     name: str
     result: str
-    given: Sequence[str]
+    inputs: Sequence[str]
     metrics: Sequence[str] = ()
     states: Mapping[str, str] = field(default_factory=dict[str, str])
     merged: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -157,7 +157,7 @@ class ShardWork:
 
     def _ask(self, call: ShardCall, cache: Cache) -> tuple[Any, bool]:
         """Return captions or features, and whether the model failed on none."""
-        shard = self.files.read(call.given[0])
+        shard = self.files.read(call.inputs[0])
         if call.asked == "encoder":
             encoded = encode_items(shard, self.models.encoder, cache, self.progress)
             return encoded, encoded.is_whole
@@ -204,8 +204,8 @@ class ShardWork:
     def _items(self, call: ShardCall) -> Items:
         """Return the items to score: those of a shard, or the distinct ones of all."""
         if not call.distinct:
-            return self.files.read(call.given[0])
-        items = Items.concatenate([self.files.read(name) for name in call.given])
+            return self.files.read(call.inputs[0])
+        items = Items.concatenate([self.files.read(name) for name in call.inputs])
         first, weights = self.files.read(call.distinct)
         corpus = None if items.corpus is None else items.corpus[first]
         return replace(items.subset(first), corpus=corpus, weights=np.array(weights))

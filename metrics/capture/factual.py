@@ -145,7 +145,7 @@ class FactualParser(CaptionParser):
             )
             _, _, device = self._load()
             size = BatchSize(_BATCH_ON_GPU if device.type == "cuda" else _BATCH_ON_CPU)
-            for batch, texts in batches_that_fit(self._checkpoint.what, size, longest, self._generate):
+            for batch, texts in batches_that_fit(self._checkpoint.role, size, longest, self._generate):
                 yield {request.key: text for request, text in zip(batch, texts, strict=True)}
 
         return kept(context.cache, self._producer(), by_key, write, context.progress)
@@ -181,7 +181,7 @@ class FactualParser(CaptionParser):
             model = self._checkpoint.load("AutoModelForSeq2SeqLM", dtype=torch.float32)
             if tokenizer.pad_token_id is None:
                 raise MetricError(
-                    f"{self._checkpoint.what} '{self._checkpoint.name}': its tokenizer has no padding token.",
+                    f"{self._checkpoint.role} '{self._checkpoint.name}': its tokenizer has no padding token.",
                     f"Name a T5 checkpoint such as {RELEASED}.",
                 )
             self._loaded = model.eval().to(device), tokenizer, device

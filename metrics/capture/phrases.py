@@ -104,7 +104,7 @@ class PhraseEncoder:
 
         by_phrase: dict[str, np.ndarray] = {}
         order = sorted(range(len(ids)), key=lambda n: len(ids[n]), reverse=True)
-        for batch, vectors in batches_that_fit(self._checkpoint.what, self._size, order, encode, lambda n: len(ids[n])):
+        for batch, vectors in batches_that_fit(self._checkpoint.role, self._size, order, encode, lambda n: len(ids[n])):
             by_phrase.update((phrases[n], vector) for n, vector in zip(batch, vectors, strict=True))
         return by_phrase
 
@@ -138,6 +138,6 @@ class PhraseEncoder:
                 fits = said.get("pooling_mode_mean_tokens", said.get("pooling_mode") == "mean")
             if not fits:
                 raise MetricError(
-                    f"{self._checkpoint.what} '{self._checkpoint.name}' does not average token vectors ({name}).",
+                    f"{self._checkpoint.role} '{self._checkpoint.name}' does not average token vectors ({name}).",
                     "Name an encoder with mean pooling, such as sentence-transformers/all-mpnet-base-v2.",
                 )

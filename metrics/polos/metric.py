@@ -73,7 +73,7 @@ class TextModel:
     """RoBERTa with its tokenizer.
 
     Attributes:
-        what: Its name in messages.
+        role: Its name in messages.
         model: Gives ``hidden_states``.
         tokenizer: Turns texts into token ids.
         device: Where the model is.
@@ -81,7 +81,7 @@ class TextModel:
         batch: Tokens at once.
     """
 
-    what: str
+    role: str
     model: Any
     tokenizer: Any
     device: torch.device
@@ -105,7 +105,7 @@ class TextModel:
         config = checkpoint.load("AutoConfig")
         if config.num_hidden_layers + 1 != layers:
             raise MetricError(
-                f"{checkpoint.what} '{checkpoint.name}' has {config.num_hidden_layers} layers; the weights mix "
+                f"{checkpoint.role} '{checkpoint.name}' has {config.num_hidden_layers} layers; the weights mix "
                 f"{layers - 1} and the embeddings.",
                 "Polos was trained with princeton-nlp/sup-simcse-roberta-base.",
             )
@@ -113,7 +113,7 @@ class TextModel:
         tokenizer = checkpoint.load("AutoTokenizer")
         model = checkpoint.load("AutoModel", config=config, dtype=torch.float32).eval().to(torch_device)
         longest = config.max_position_embeddings - reserved_positions(model)
-        return cls(checkpoint.what, model, tokenizer, torch_device, longest)
+        return cls(checkpoint.role, model, tokenizer, torch_device, longest)
 
     def states(self, texts: Sequence[str]) -> Iterator[tuple[int, TextState | str]]:
         """Yield the number of each text with its state, or with the reason why it has none, longest first."""
@@ -146,7 +146,7 @@ class TextModel:
             by_length.setdefault(len(ids[number]), []).append(number)
         for length, alike in by_length.items():
             for batch, (first, sums, squares) in batches_that_fit(
-                self.what, self.batch, alike, run, lambda number: len(ids[number])
+                self.role, self.batch, alike, run, lambda number: len(ids[number])
             ):
                 width = first.shape[-1]
                 for row, number in enumerate(batch):

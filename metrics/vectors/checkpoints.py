@@ -34,13 +34,13 @@ class Checkpoint:
     """A checkpoint that is not loaded.
 
     Attributes:
-        what: Its name in messages ("CAPTURE's text encoder").
+        role: Its name in messages ("CAPTURE's text encoder").
         setting: The metric's setting that names it.
         name: A folder that ``save_pretrained`` wrote, or a name on the hub.
         revision: Branch, tag or commit on the hub.
     """
 
-    what: str
+    role: str
     setting: str
     name: str
     revision: str | None = None
@@ -65,13 +65,13 @@ class Checkpoint:
         if self.folder is not None:
             if not (self.folder / "config.json").is_file():
                 raise MetricError(
-                    f"{self.what}: the folder {self.folder} has no config.json.",
+                    f"{self.role}: the folder {self.folder} has no config.json.",
                     "Name a folder that save_pretrained of transformers wrote.",
                 )
             return
         if not self.is_here() and (reason := unreachable()):
             raise MetricError(
-                f"{self.what} '{self.name}' is neither a folder nor in the hub's cache, and {reason}.", self.remedy
+                f"{self.role} '{self.name}' is neither a folder nor in the hub's cache, and {reason}.", self.remedy
             )
 
     def is_here(self) -> bool:
@@ -88,7 +88,7 @@ class Checkpoint:
         try:
             cached = try_to_load_from_cache(self.name, "config.json", revision=self.revision)
         except HFValidationError as error:
-            raise MetricError(f"{self.what} '{self.name}' is neither a folder nor a hub name.", self.remedy) from error
+            raise MetricError(f"{self.role} '{self.name}' is neither a folder nor a hub name.", self.remedy) from error
         return isinstance(cached, str)
 
     def identity(self) -> str:
@@ -118,7 +118,7 @@ class Checkpoint:
                     digest.update(f"{file.name}:{file.stat().st_size}:".encode())
                     digest.update(bytes.fromhex(checkpoint_digest(file)))
         except AdapterError as error:
-            raise MetricError(f"{self.what}: {error.message}") from error
+            raise MetricError(f"{self.role}: {error.message}") from error
         return digest.hexdigest()
 
     def load(self, class_name: str, **arguments: Any) -> Any:
@@ -133,7 +133,7 @@ class Checkpoint:
         if self.folder is None and key in _REFUSALS:
             reason, held = _REFUSALS[key]
             if cached_files(self.name) == held:
-                raise MetricError(f"{self.what} '{self.name}': {reason}", self.remedy)
+                raise MetricError(f"{self.role} '{self.name}': {reason}", self.remedy)
         try:
             with loading(self.path):
                 # Pickled weights are read as tensors alone (weights_only is the library's default).
@@ -145,7 +145,7 @@ class Checkpoint:
             reason = first_line(error)
             if self.folder is None:
                 _REFUSALS[key] = reason, cached_files(self.name)
-            raise MetricError(f"{self.what} '{self.name}': {reason}", self.remedy) from error
+            raise MetricError(f"{self.role} '{self.name}': {reason}", self.remedy) from error
 
     def file(self, name: str) -> Path | None:
         """Return where one of its files is, or None if it has no such file."""

@@ -214,7 +214,7 @@ class StageFacts:
         counts: Sums of the counts of its rows.
         left_out: Reason to the number of parts of rows that were left out.
         requests: The number of requests to a judge.
-        found: The number of rows from the cache.
+        reused: The number of rows from the cache.
     """
 
     name: str
@@ -225,7 +225,7 @@ class StageFacts:
     counts: Counter[str] = field(default_factory=Counter[str])
     left_out: Counter[str] = field(default_factory=Counter[str])
     requests: int = 0
-    found: int = 0
+    reused: int = 0
 
     @property
     def made(self) -> int:

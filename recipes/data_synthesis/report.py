@@ -192,7 +192,7 @@ class Report:
 
     Attributes:
         loaded: The pipeline.
-        given: Its input.
+        source: Its input.
         count: The number of input rows.
         stages: Statistics of each stage.
         rows: The output rows.
@@ -203,7 +203,7 @@ class Report:
     """
 
     loaded: LoadedPipeline
-    given: SourceRows
+    source: SourceRows
     count: int
     stages: Sequence[StageFacts]
     rows: RowFile
@@ -218,7 +218,7 @@ class Report:
         return {
             "pipeline": pipeline.model_dump(mode="json"),
             "fingerprint": pipeline.fingerprint(),
-            "data": {"from": self.given.name, "rows": self.count, "left_out": self.given.left_out},
+            "data": {"from": self.source.name, "rows": self.count, "left_out": self.source.left_out},
             "stages": [stage.to_values() for stage in self.stages],
             "rows": len(self.rows),
             "lengths": list(self.lengths),
@@ -233,16 +233,16 @@ class Report:
             folder: Where it is written; paths are relative to it.
         """
         pipeline = self.loaded.pipeline
-        limit = [] if self.given.limit is None else ["--limit", str(self.given.limit)]
+        limit = [] if self.source.limit is None else ["--limit", str(self.source.limit)]
         lines = [f"# {pipeline.pipeline}", "", *([pipeline.description, ""] if pipeline.description else [])]
-        lines += [f"    {self.loaded.command('make', '--data', self.given.name, *limit)}", ""]
+        lines += [f"    {self.loaded.command('make', '--data', self.source.name, *limit)}", ""]
         if pipeline.paper:
             lines += [f"- **Method**: {pipeline.paper}"]
         models = ", ".join(f"{role} {model.label}" for role, model in pipeline.models.items()) or "none"
         lines += [f"- **Models**: {models}; seed {pipeline.seed}."]
         lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} written: `{self.result.name}`.", ""]
-        if self.given.left_out:
-            lines += [f"Left out of the data: {_reasons(Counter(self.given.left_out.values()))}.", ""]
+        if self.source.left_out:
+            lines += [f"Left out of the data: {_reasons(Counter(self.source.left_out.values()))}.", ""]
         lines += self._of_stages()
         lines += _of_lengths(self.lengths)
         lines += _of_metrics(self.table)

@@ -34,13 +34,13 @@ class SourceRows:
 
     Attributes:
         name: The source.
-        found: Rows and unusable rows.
+        entries: Rows and unusable rows.
         limit: The maximum number of rows; None: all.
         left_out: Place to the reason, of unusable rows; it fills as rows are read.
     """
 
     name: str
-    found: Iterable[PipelineRow | BadRow]
+    entries: Iterable[PipelineRow | BadRow]
     limit: int | None = None
     left_out: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -51,7 +51,7 @@ class SourceRows:
             BenchError: No row can be used.
         """
         seen: set[str] = set()
-        for row in self.found:
+        for row in self.entries:
             if isinstance(row, BadRow):
                 self.left_out[row.place] = row.reason
             elif row.id in seen:

@@ -272,7 +272,7 @@ class Synthesis:
         def missing() -> Iterator[ShardOfRows]:
             nonlocal done
             for rows, keys, known in self._windows(stage, source, producer):
-                facts.found += len(known)
+                facts.reused += len(known)
                 done += len(known)
                 report(done, len(source))
                 left = [(row, key) for row, key in zip(rows, keys, strict=True) if key not in known]

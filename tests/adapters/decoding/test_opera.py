@@ -293,6 +293,6 @@ def test_of_equal_captions_the_first_stays_and_the_last_is_best():
     completed = Completed(beams=2, asked=0, length_penalty=0.0)
     for total, token in ((-2.0, 7), (-1.0, 8), (-2.0, 9)):
         completed.add(total, [token], cut=False)
-    assert [caption.ids for _, caption in completed.found] == [[7], [8]]
+    assert [caption.ids for _, caption in completed.captions] == [[7], [8]]
     completed.add(-1.0, [5], cut=False)
     assert completed.best().ids == [5]

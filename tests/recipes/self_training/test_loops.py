@@ -112,7 +112,7 @@ def test_interrupted_in_a_turn_it_goes_on_and_no_finished_turn_is_carried_out_ag
     assert {turn.split(":")[0] for turn in heard.turns} == {"turn 2 of 2"}
     assert f"{(out / 'turn-1').absolute()} makes data" in heard.turns[0]
     # Of the turn that was cut off rows and steps are those that were not there.
-    assert all(stage.found == stage.given for stage in heard.stages if stage.name != "select")
+    assert all(stage.reused == stage.given for stage in heard.stages if stage.name != "select")
     assert [step.step for step in heard.steps] == [3]
     assert {name: state_of(out / name) for name in ("turn-0", "turn-1")} == finished
     assert len(turns) == 3
