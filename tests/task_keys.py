@@ -1,7 +1,10 @@
-"""The keys that small task files have in common, by protocol; a test adds names, metrics and what it is about."""
+"""Small task files: the keys they have in common, by protocol; a test adds names, metrics and what it is about."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 LOCAL: dict[str, Any] = {
@@ -17,6 +20,8 @@ AGREEMENT = LOCAL | {
     "doc_to_human": "rating",
     "statistics": ["kendall_b"],
 }
+UNSEEN = {key: value for key, value in AGREEMENT.items() if key != "doc_to_image"}
+"""An agreement task without images."""
 CAPTIONING = LOCAL | {
     "output_type": "generate_until",
     "doc_to_text": "Describe it.",
@@ -24,3 +29,10 @@ CAPTIONING = LOCAL | {
     "doc_to_target": "references",
     "metric_list": ["length"],
 }
+
+
+def write_task(folder: Path, rows: Iterable[Mapping[str, Any]], task: Mapping[str, Any]) -> Path:
+    """Write a task file (JSON is YAML), which is called as its task is, and its rows; return the folder."""
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (folder / f"{task['task']}.yaml").write_text(json.dumps(LOCAL | task), encoding="utf-8")
+    return folder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from task_keys import AGREEMENT
+from task_keys import AGREEMENT, write_task
 
 import capbench
 from capbench.errors import MetricError, UsageError
@@ -98,7 +98,6 @@ def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path)
         {"image": "2", "text": "a dog", "references": ["x"], "marked": [], "rating": 1},
         {"image": "3", "text": "a dog", "references": ["x"], "marked": None, "rating": 1},
     ]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     task = {
         **AGREEMENT,
         "task": "marked",
@@ -106,7 +105,7 @@ def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path)
         "doc_to_objects": "marked",
         "metric_list": [{"metric": "chair_s", "synonyms": str(table_file)}],
     }
-    (tmp_path / "marked.yaml").write_text(json.dumps(task))
+    write_task(tmp_path, rows, task)
     run = capbench.evaluate(tasks=["marked"], include_path=[tmp_path], resamples=0)["marked"]
     assert run.results[0].value == -1  # the higher rating has the lower share
     assert [f["samples"] for f in run.record.failures] == [["2"]]

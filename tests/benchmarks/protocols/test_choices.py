@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
+from task_keys import LOCAL, write_task
 from tiny_images import noise_image
 
 import capbench
@@ -20,13 +20,7 @@ from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError, TaskError
 from capbench.tasks.schema import load_task
 
-MINE = {
-    "task": "mine",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "matching",
-    "metadata": {"version": 1},
-}
+MINE = LOCAL | {"task": "mine", "output_type": "matching"}
 CHOICE = MINE | {
     "doc_to_image": "file",
     "doc_to_captions": "caption",
@@ -51,8 +45,7 @@ def run(tmp_path: Path, tiny_encoder) -> Callable[..., TaskRun]:
         noise_image(number).save(tmp_path / "photos" / f"{number}.png")
 
     def with_rows(task: dict[str, Any], rows: list[dict[str, Any]], **settings: Any) -> TaskRun:
-        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(task))
+        write_task(tmp_path, rows, task)
         settings = {"resamples": 0, "include_path": [tmp_path], **settings}
         return capbench.evaluate(tiny_encoder, "mine", **settings)["mine"]
 
@@ -247,7 +240,7 @@ def test_square_that_is_none_is_named(
 )
 def test_keys_that_do_not_go_together_are_refused(tmp_path: Path, task: dict[str, Any], message: str):
     path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(task))
+    path.write_text(json.dumps(task))
     with pytest.raises(TaskError) as caught:
         bind(*load_task(path))
     assert message in caught.value.message

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from task_keys import CAPTIONING
+from task_keys import CAPTIONING, write_task
 
 import capbench
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, adapters
@@ -72,9 +72,7 @@ def write(folder: Path, rows: Sequence[dict[str, Any]] | None = None, **keys: An
     """Write a task of five images, d0 to d4."""
     if rows is None:
         rows = [{"id": f"d{n}", "image": f"{n}.jpg", "references": ["a reference"]} for n in range(5)]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    (folder / "captioning.yaml").write_text(json.dumps({**TASK, **keys}), encoding="utf-8")
-    return folder
+    return write_task(folder, rows, TASK | keys)
 
 
 def run(folder: Path, model: str = "counter", **settings: Any) -> TaskRun:

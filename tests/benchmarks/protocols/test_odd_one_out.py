@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from task_keys import write_task
 from test_readme import block
 
 import capbench
@@ -33,13 +33,9 @@ def row(identity: str, lengths: list[int], odd: Any = 0, **more: Any) -> dict[st
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
-        task = {
-            "task": "odd", "output_type": "odd_one_out", "dataset_path": "json", "doc_to_id": "id",
-            "dataset_kwargs": {"data_files": "odd.jsonl"}, "doc_to_image": "image", "doc_to_odd": "odd",
-            "doc_to_candidates": "captions", "metric_list": ["length"], "metadata": {"version": 1},
-        }  # fmt: skip
-        (tmp_path / "odd.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        (tmp_path / "odd.yaml").write_text(json.dumps(task | keys))
+        task = {"task": "odd", "output_type": "odd_one_out", "doc_to_id": "id", "doc_to_image": "image"}
+        task |= {"doc_to_odd": "odd", "doc_to_candidates": "captions", "metric_list": ["length"]}
+        write_task(tmp_path, rows, task | keys)
         options = {"resamples": 0} | (settings or {})
         return capbench.evaluate(tasks="odd", include_path=[tmp_path], **options)["odd"]
 

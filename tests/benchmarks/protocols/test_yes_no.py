@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from task_keys import LOCAL
+from task_keys import write_task
 
 import capbench
 from capbench.benchmarks.protocols.yes_no import RATES, TERMS, majority_elsewhere, released, strict, term_of
@@ -20,7 +20,7 @@ from capbench.errors import DataError
 from capbench.rows import BadRow
 from capbench.tasks.pope.reader import questions
 
-TASK = LOCAL | {
+TASK = {
     "task": "mine",
     "output_type": "yes_no",
     "doc_to_id": "name",
@@ -40,8 +40,7 @@ ANSWERS = {"a": "Yes.", "b": "NO", "c": "no", "d": "There is not"}
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., TaskRun]:
     def with_rows(rows: list[dict[str, Any]], answers: dict[str, str | None], **settings: Any) -> TaskRun:
-        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (tmp_path / "mine.yaml").write_text(json.dumps(TASK))
+        write_task(tmp_path, rows, TASK)
         lines = [json.dumps({"question_id": name, "answer": text}) + "\n" for name, text in answers.items()]
         (tmp_path / "answers.jsonl").write_text("".join(lines))
         settings = {"include_path": [tmp_path], "resamples": 0, **settings}

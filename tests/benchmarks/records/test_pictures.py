@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from task_keys import LOCAL
+from task_keys import AGREEMENT, write_task
 
 import capbench
 from capbench.adapters import ImageHandle
@@ -59,21 +59,8 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / "photos" / f"{number}.jpg").write_bytes(encoded())
         row = {"id": f"../{number}", "image": f"{number}.jpg", "candidate": "dog " * (number + 1), "rating": number}
         rows.append(row)
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    task = {
-        **LOCAL,
-        "task": "small",
-        "output_type": "agreement",
-        "doc_to_id": "id",
-        "doc_to_image": "image",
-        "image_folder": "photos",
-        "doc_to_candidate": "candidate",
-        "doc_to_human": "rating",
-        "metric_list": ["length"],
-        "statistics": ["kendall_b"],
-    }
-    (tmp_path / "small.yaml").write_text(json.dumps(task))
-    return tmp_path
+    names = {"task": "small", "doc_to_id": "id", "image_folder": "photos", "metric_list": ["length"]}
+    return write_task(tmp_path, rows, {key: AGREEMENT[key] for key in AGREEMENT if key != "doc_to_target"} | names)
 
 
 def run(folder: Path, **options: Any) -> TaskRun:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from task_keys import AGREEMENT
 from tiny_clip import TinyClip
 
 import capbench
@@ -29,19 +30,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, tiny_clip: TinyClip, **keys: Any) -> capbench.Run:
-    task = {
-        "task": "mine",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "agreement",
-        "doc_to_image": "image",
-        "doc_to_candidate": "caption",
-        "doc_to_human": "rating",
-        "metric_list": ["clip_s", "length"],
-        "statistics": ["kendall_b"],
-        "metadata": {"version": 1},
-        **keys,
-    }
+    task = {key: value for key, value in AGREEMENT.items() if key != "doc_to_target"}
+    task |= {"task": "mine", "doc_to_candidate": "caption", "metric_list": ["clip_s", "length"], **keys}
     (folder / "mine.yaml").write_text(json.dumps(task))
     arguments = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
     return capbench.evaluate("open_clip", "mine", model_args=arguments, include_path=[folder], resamples=0)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import task_keys
 from in_shards import AnyOrder, run_in_shards
-from task_keys import LOCAL
 
 import capbench
 from capbench.benchmarks.running import rows as score_rows
@@ -70,9 +70,7 @@ def write_task(tmp_path: Path) -> Callable[..., None]:
     """Return a function that writes a task ``mine`` with its data beside it."""
 
     def task(data: list[dict[str, Any]] | None = None, kind: Mapping[str, Any] = RATED, **keys: Any) -> None:
-        write(tmp_path / "rows.jsonl", data or rows())
-        shared = {**LOCAL, "task": "mine"}
-        (tmp_path / "mine.yaml").write_text(json.dumps({**shared, **kind, **keys}))
+        task_keys.write_task(tmp_path, data or rows(), {"task": "mine", **kind, **keys})
 
     return task
 
@@ -233,20 +231,8 @@ def recorded(tmp_path: Path) -> Callable[[set[int]], str]:
     """Writes images, a task and the scores of its rows but some; returns what the model is called."""
     for row in RATED_IMAGES:
         (tmp_path / row["image"]).write_bytes(row["image"].encode())
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, RATED_IMAGES)))
-    task = {
-        "task": "mine",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "agreement",
-        "doc_to_image": "image",
-        "doc_to_candidate": "candidate",
-        "doc_to_human": "rating",
-        "metric_list": ["itm_score", "length"],
-        "statistics": ["kendall_b"],
-        "metadata": {"version": 1},
-    }
-    (tmp_path / "mine.yaml").write_text(json.dumps(task))
+    names = {"task": "mine", "doc_to_id": "image", "doc_to_candidate": "candidate"}
+    task_keys.write_task(tmp_path, RATED_IMAGES, RATED | names | {"metric_list": ["itm_score", "length"]})
 
     def write(without: set[int]) -> str:
         pairs = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 import forked
 import pytest
-from task_keys import AGREEMENT, CAPTIONING
+from task_keys import AGREEMENT, CAPTIONING, write_task
 from tiny_images import noise_image
 
 import capbench
@@ -24,8 +23,7 @@ TOKENS = 12
 
 
 def write(folder: Path, task: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (folder / "many.yaml").write_text(json.dumps({**task, "task": "many"}))
+    write_task(folder, rows, {**task, "task": "many"})
 
 
 def run(folder: Path, store: str = "store.sqlite", **call: Any) -> TaskRun:

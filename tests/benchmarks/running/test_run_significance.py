@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from task_keys import LOCAL
+from task_keys import write_task
 
 import capbench
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
-TASK = {**LOCAL, "task": "small", "doc_to_id": "id", "doc_to_image": "image"}
+TASK = {"task": "small", "doc_to_id": "id", "doc_to_image": "image"}
 AGREEMENT = {
     "output_type": "agreement",
     "doc_to_candidate": "candidate",
@@ -82,8 +81,7 @@ def run(folder: Path, keys: dict[str, Any], names: Sequence[str], **options: Any
             "kind": "even" if number % 3 else "odd",
         }
         rows.append(row)
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (folder / "small.yaml").write_text(json.dumps({**TASK, **keys, "metric_list": ["length"]}))
+    write_task(folder, rows, {**TASK, **keys, "metric_list": ["length"]})
     options = {"resamples": 100, "seed": 7, "output_path": folder / "runs"} | options
     return capbench.evaluate(tasks="small", metrics=list(names), include_path=[folder], **options)["small"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import task_keys
 from chat_server import chat_server, completion
 from PIL import Image
 from task_keys import CAPTIONING
@@ -100,18 +101,8 @@ def images(tmp_path: Path) -> Path:
 
 def write_task(folder: Path, *metrics: str) -> None:
     rows = [{"id": name, "references": ["a dog"]} for name in ("0.jpg", "1.jpg", "2.gif")]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = {
-        **CAPTIONING,
-        "task": "mine",
-        "doc_to_id": "id",
-        "doc_to_image": "id",
-        "doc_to_text": "Describe.",
-        "generation_kwargs": {"max_new_tokens": 8},
-        "metric_list": [*metrics],
-        "metadata": {"version": 1},
-    }
-    (folder / "mine.yaml").write_text(json.dumps(task))
+    task = {"task": "mine", "doc_to_id": "id", "doc_to_image": "id", "metric_list": [*metrics]}
+    task_keys.write_task(folder, rows, CAPTIONING | task | {"generation_kwargs": {"max_new_tokens": 8}})
 
 
 def remarks(entries: list[Any]) -> dict[str, list[str]]:
@@ -164,13 +155,8 @@ def test_photograph_whose_crops_are_matched_is_remarked_once(images: Path, tiny_
     entry = {"captions": ["A boat."], "negatives": ["A car."]}
     entries = [entry, {**entry, "box": [0, 0, 20, 20]}]
     rows = [{"id": name, "entries": entries} for name in ("0.jpg", "1.jpg")]
-    (images / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = {
-        "task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "matching", "doc_to_id": "id", "doc_to_image": "id", "doc_to_entries": "entries",
-        "protocol": {"measure": "neg"}, "metadata": {"version": 1},
-    }  # fmt: skip
-    (images / "mine.yaml").write_text(json.dumps(task))
+    task = {"task": "mine", "output_type": "matching", "protocol": {"measure": "neg"}, "doc_to_entries": "entries"}
+    task_keys.write_task(images, rows, task | {"doc_to_id": "id", "doc_to_image": "id"})
     model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
     run = capbench.evaluate("open_clip", "mine", model_args=model, include_path=[images], resamples=0)["mine"]
     assert remarks(run.record.remarks) == {TURNED: ["0.jpg"]}

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_server import Reply, chat_server, completion, prompt_of, refusal
-from task_keys import LOCAL
+from task_keys import CAPTIONING, write_task
 
 import capbench
 from capbench.benchmarks.store.store import Store
 from capbench.errors import AdapterError
 
-TASK = {
-    **LOCAL,
+TASK = {key: value for key, value in CAPTIONING.items() if key != "doc_to_image"} | {
     "task": "captioning",
     "doc_to_id": "id",
     "doc_to_text": "Describe number {{id}}.",
-    "doc_to_target": "references",
-    "output_type": "generate_until",
     "generation_kwargs": {"max_new_tokens": 32, "do_sample": False},
-    "metric_list": ["length"],
 }
 COUNT = 12
 
@@ -31,9 +26,7 @@ COUNT = 12
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rows = [{"id": f"d{n}", "references": [f"a dog number {n}"]} for n in range(COUNT)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "captioning.yaml").write_text(json.dumps(TASK))
-    return tmp_path
+    return write_task(tmp_path, rows, TASK)
 
 
 def evaluate(folder: Path, url: str, concurrency: int = 2, **settings: Any) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from in_shards import AnyOrder, Fragile, LongestOf, Picky, RankOf, run_in_shards
+from task_keys import AGREEMENT, CAPTIONING, write_task
 
 from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest
 from capbench.benchmarks.inputs.settings import RunSettings
@@ -51,23 +52,9 @@ def references(number: int) -> list[str]:
     return [f"one {WORDS[same % 8]} is next to a {WORDS[same // 8 % 8]}", f"a {WORDS[same // 3 % 8]} by the river"]
 
 
-def write_task(folder: Path, rows: Iterable[Mapping[str, Any]], task: Mapping[str, Any]) -> None:
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shared = {
-        "task": "cut",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "metadata": {"version": 1.0},
-    }
-    (folder / "cut.yaml").write_text(json.dumps({**shared, **task}))
-
-
-RATED = {
-    "output_type": "agreement",
+RATED = AGREEMENT | {
+    "task": "cut",
     "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
     "doc_to_human": "ratings",
     "protocol": {"raters": "flatten"},
     "metric_list": ["length", "bleu_4", "rouge_l", "cider", "picky", "rank_of", "longest_of"],
@@ -145,6 +132,7 @@ def test_caption_that_is_a_reference(tmp_path: Path):
 
 
 PAIRS = {
+    "task": "cut",
     "output_type": "preference",
     "doc_to_id": "id",
     "doc_to_image": "image",
@@ -204,12 +192,10 @@ class Narrator(Captioner):
         yield Captioned(known, failures, unseen)
 
 
-SHOWN = {
-    "output_type": "generate_until",
+SHOWN = CAPTIONING | {
+    "task": "cut",
     "doc_to_id": "id",
-    "doc_to_image": "image",
     "doc_to_text": "Describe {{image}}.",
-    "doc_to_target": "references",
     "metric_list": ["length", "bleu_4", "cider", "picky", "rank_of", "longest_of"],
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from in_shards import Picky, note, notes, run_in_shards
+from task_keys import UNSEEN, write_task
 
 from capbench.benchmarks.running.execution import IN_PROCESS, Execution
 from capbench.metrics import Context, Items, Scores, metrics
@@ -54,21 +54,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     monkeypatch.setitem(metrics._entries, "noted", Noted)
     monkeypatch.setattr(Noted, "folder", tmp_path, raising=False)
     rows = [{"candidate": f"a dog {n}", "references": [f"one dog {n % 5}"], "rating": n % 4} for n in range(ROWS)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = {
-        "task": "shared",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": "rows.jsonl"},
-        "output_type": "agreement",
-        "doc_to_candidate": "candidate",
-        "doc_to_target": "references",
-        "doc_to_human": "rating",
-        "metric_list": ["noted", "cider"],
-        "statistics": ["kendall_b"],
-        "metadata": {"version": 1.0},
-    }
-    (tmp_path / "shared.yaml").write_text(json.dumps(task))
-    yield Runs(tmp_path)
+    yield Runs(write_task(tmp_path, rows, UNSEEN | {"task": "shared", "metric_list": ["noted", "cider"]}))
 
 
 FIRST = [str(row) for row in range(0, ROWS, SIZE)]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from in_shards import notes
+from task_keys import UNSEEN, write_task
 
 pytestmark = pytest.mark.costly
 
@@ -35,18 +36,6 @@ class Noted(Metric):
             file.write(f"{items.ids[0]}\\n".encode())
         return Scores(np.array([float(len(text)) for text in items.candidates]))
 """
-TASK = {
-    "task": "many",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "agreement",
-    "doc_to_candidate": "candidate",
-    "doc_to_target": "references",
-    "doc_to_human": "rating",
-    "metric_list": ["noted", "cider"],
-    "statistics": ["kendall_b"],
-    "metadata": {"version": 1.0},
-}
 RUN = """
 import json, sys
 from pathlib import Path
@@ -74,8 +63,7 @@ def folder(tmp_path: Path) -> Path:
         }
         for n in range(ROWS)
     ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "many.yaml").write_text(json.dumps(TASK))
+    write_task(tmp_path, rows, UNSEEN | {"task": "many", "metric_list": ["noted", "cider"]})
     site = tmp_path / "site"
     info = site / "noted-1.0.dist-info"
     info.mkdir(parents=True)

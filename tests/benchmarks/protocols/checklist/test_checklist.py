@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
+from task_keys import write_task
 
 import capbench
 from capbench.benchmarks import plots
@@ -58,15 +58,9 @@ def task(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that writes a checklist of rows and gives the folder."""
 
     def write(rows: list[tuple[str, list[str]]] = CAPTIONS, **protocol: Any) -> Path:
-        lines = [json.dumps({"image": image, "captions": captions}) for image, captions in rows]
-        (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-        content = {
-            "task": "mine", "dataset_path": "json", "dataset_kwargs": {"data_files": "rows.jsonl"},
-            "output_type": "checklist", "doc_to_id": "image", "doc_to_target": "captions",
-            "metric_list": ["cider", "rouge_l"], "protocol": protocol, "metadata": {"version": 1},
-        }  # fmt: skip
-        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
-        return tmp_path
+        keys = {"task": "mine", "output_type": "checklist", "doc_to_id": "image", "doc_to_target": "captions"}
+        keys |= {"metric_list": ["cider", "rouge_l"], "protocol": protocol}
+        return write_task(tmp_path, [{"image": image, "captions": captions} for image, captions in rows], keys)
 
     return write
 
