@@ -96,8 +96,8 @@ def test_run_as_it_was_written_is_sound(bench, rated: Path):
 
 def test_kept_runs_are_sound(bench):
     done = bench("verify", KEPT).succeeded()
-    found = [row[1] for row in table(done.out)]
-    assert found == ["intact (run.json and 1 file)"] * 11
+    verdicts = [row[1] for row in table(done.out)]
+    assert verdicts == ["intact (run.json and 1 file)"] * 11
 
 
 def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_other(bench, rated: Path, tmp_path: Path):

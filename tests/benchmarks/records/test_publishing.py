@@ -72,7 +72,7 @@ def test_reasons_quote_nothing(reason: str, stage: str, expected: str):
 
 
 def test_samples_are_asked_for_by_three_names_or_as_a_truth_value():
-    assert [sample_content(one) for one in (True, False, "scores")] == ["full", "none", "scores"]
+    assert [sample_content(value) for value in (True, False, "scores")] == ["full", "none", "scores"]
     with pytest.raises(UsageError, match="full, scores, none, True or False, not 'score'"):
         sample_content("score")
 
