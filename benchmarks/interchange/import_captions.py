@@ -367,11 +367,6 @@ def detect(path: Path) -> str:
     """
     if path.suffix == ".xlsx":
         return "vlmevalkit"
-    if path.suffix in (".pkl", ".pickle"):
-        raise DataError(
-            f"{path}: is a pickle, which is not read, as unpickling executes code",
-            "Have VLMEvalKit write .xlsx or .tsv (PRED_FORMAT).",
-        )
     # The first line may be broken, so check a few.
     lines = path.suffix in (".jsonl", ".ndjson")
     first = islice((row for _, row in read_lines(path, nan=True)) if lines else read_rows(path), 20)

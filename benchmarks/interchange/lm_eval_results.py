@@ -138,6 +138,12 @@ _BY_TASK = ("results", "group_subtasks", "configs", "versions", "n-shot", "highe
 """Fields of lm-eval's results that are keyed by task."""
 
 
+_OF_PROMPTS = (
+    "system_instruction", "system_instruction_sha", "fewshot_as_multiturn", "chat_template", "chat_template_sha"
+)  # fmt: skip
+"""Fields on prompts that lm-eval builds."""
+
+
 def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str, str]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     ours = {}
@@ -157,11 +163,7 @@ def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str,
         "model_source": record.settings.adapter or "none",
         "model_name": model,
         "model_name_sanitized": file_name(model),
-        "system_instruction": None,
-        "system_instruction_sha": None,
-        "fewshot_as_multiturn": None,
-        "chat_template": None,
-        "chat_template_sha": None,
+        **dict.fromkeys(_OF_PROMPTS),
         "total_evaluation_time_seconds": str(sum(run.record.seconds for run in group)),
         "capbench": {"version": record.environment.capbench, "tasks": ours},
     }

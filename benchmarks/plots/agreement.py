@@ -88,14 +88,14 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
         if estimate.interval:
             low, high = estimate.interval
             axes.hlines(place, low * scale, high * scale, color=BLUE, linewidth=1.4, gid="interval")
-        if estimate.value is None and estimate.published is None:
+        if estimate.result.value is None and estimate.published is None:
             axes.text(
                 0.5, place, "undefined", transform=axes.get_yaxis_transform(), color=GREY, ha="center",
                 va="center_baseline",
             )  # fmt: skip
     for name, values in (
         ("published", [estimate.published and estimate.published.value for estimate in panel.estimates]),
-        ("measured", [estimate.value for estimate in panel.estimates]),
+        ("measured", [estimate.result.value for estimate in panel.estimates]),
     ):
         points = [(value * scale, place) for place, value in enumerate(values) if value is not None]
         if points:
@@ -153,7 +153,7 @@ def _sentence(panel: Panel) -> str:
 
 
 def _value_text(estimate: AgreementEstimate, panel: Panel) -> str:
-    text = f"{estimate.label} {'undefined' if estimate.value is None else _fixed(estimate.value, panel)}"
+    text = f"{estimate.label} {'undefined' if estimate.result.value is None else _fixed(estimate.result.value, panel)}"
     notes = []
     if estimate.interval:
         low, high = (_fixed(end, panel) for end in estimate.interval)
@@ -184,11 +184,6 @@ class AgreementEstimate:
     result: Result
     published: PublishedValue | None
     group: str
-
-    @property
-    def value(self) -> float | None:
-        """The measured value; None where it is undefined."""
-        return self.result.value
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -231,14 +226,14 @@ class Panel:
     @property
     def decimals(self) -> int:
         """Digits behind the point in texts, as in tables."""
-        return decimals_for(self.scale, [estimate.value for estimate in self.estimates])
+        return decimals_for(self.scale, [estimate.result.value for estimate in self.estimates])
 
     @property
     def shown(self) -> list[float]:
         """All numbers in the panel."""
         numbers: list[float] = []
         for estimate in self.estimates:
-            numbers += [*(estimate.interval or ()), *([] if estimate.value is None else [estimate.value])]
+            numbers += [*(estimate.interval or ()), *([] if estimate.result.value is None else [estimate.result.value])]
             numbers += [estimate.published.value] if estimate.published else []
         return numbers
 
@@ -330,5 +325,7 @@ def _panel(title: str, chosen: Sequence[PlottedMetric], statistic: str) -> Panel
         scale=first.scale,
         level=record.settings.level,
         alpha=significance.alpha if significance and any(estimate.group for estimate in estimates) else None,
-        estimates=sorted(estimates, key=lambda estimate: math.inf if estimate.value is None else sign * estimate.value),
+        estimates=sorted(
+            estimates, key=lambda estimate: math.inf if estimate.result.value is None else sign * estimate.result.value
+        ),
     )

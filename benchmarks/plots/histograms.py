@@ -113,24 +113,20 @@ def grid_shape(panels: int, width: Width) -> tuple[int, int]:
     return math.ceil(panels / columns), columns
 
 
-def panel_titles(panels: Sequence[ScoresBy], columns: int) -> list[str]:
-    """Return the title of each panel: its metric, with the task where panels are of several tasks."""
+def titles_of(panels: Sequence[ScoresBy], columns: int) -> tuple[str, list[str], float]:
+    """Return the common task of several panels (else empty), the title of each panel, and the height of all in inches.
+
+    A title is the metric, with the task where panels are of several tasks.
+    """
     letters = 42 if columns == 1 else 20
-    if shared_task(panels):
-        return [folded(panel.label, letters) for panel in panels]
-    return [f"{folded(panel.task, letters)}\n{folded(panel.label, letters)}" for panel in panels]
-
-
-def shared_task(panels: Sequence[ScoresBy]) -> str:
-    """Return the common task of several panels; empty if there is none."""
-    tasks = {panel.task for panel in panels}
-    return folded(panels[0].task, 50) if len(tasks) == 1 and len(panels) > 1 else ""
-
-
-def title_heights(titles: Sequence[str], columns: int) -> list[float]:
-    """Return the height of the titles in each row of panels, in inches."""
+    shared = len(panels) > 1 and len({panel.task for panel in panels}) == 1
+    titles = [
+        "\n".join(folded(name, letters) for name in ([] if shared else [panel.task]) + [panel.label])
+        for panel in panels
+    ]
     rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
-    return [0.16 * max(1 + title.count("\n") for title in row) for row in rows]
+    height = sum(0.16 * max(1 + title.count("\n") for title in row) for row in rows)
+    return folded(panels[0].task, 50) if shared else "", titles, height
 
 
 def set_ticks(axis: Axis, most: int, integer: bool = False) -> None:
@@ -168,15 +164,15 @@ def ratings_figure(
         rows, columns = grid_shape(len(panels), width)
         most = [max(len(panel.steps) for panel in panels[row * columns :][:columns]) for row in range(rows)]
         heights = [max(1.0, 0.19 * ratings) for ratings in most]
-        titles = panel_titles(panels, columns)
-        figure = new_figure(width, sum(heights) + sum(title_heights(titles, columns)) + 0.32 * rows + 0.5)
+        task, titles, above = titles_of(panels, columns)
+        figure = new_figure(width, sum(heights) + above + 0.32 * rows + 0.5)
         grid = figure.add_gridspec(rows, columns, height_ratios=heights)
-        axes = [figure.add_subplot(grid[divmod(place, columns)]) for place in range(len(panels))]
-        for plot, panel, title in zip(axes, panels, titles, strict=True):
-            _draw_ratings(plot, panel)
-            set_ticks(plot.xaxis, 3 if columns > 1 else 5)
-            plot.set_title(title)
-        figure.suptitle(shared_task(panels))
+        for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
+            axes = figure.add_subplot(grid[divmod(place, columns)])
+            _draw_ratings(axes, panel)
+            set_ticks(axes.xaxis, 3 if columns > 1 else 5)
+            axes.set_title(title)
+        figure.suptitle(task)
         figure.supxlabel("score (line: median)", fontsize=8)
         figure.supylabel("human rating", fontsize=8)
         describe(figure, "Distribution of scores by human rating", [_medians_by_ratings(panel) for panel in panels])
@@ -238,8 +234,8 @@ def length_figure(
     panels = scores_by(records, "by_words", metrics, [] if notes is None else notes)
     with style():
         rows, columns = grid_shape(len(panels), width)
-        titles = panel_titles(panels, columns)
-        figure = new_figure(width, 1.64 * rows + sum(title_heights(titles, columns)) + 0.5)
+        task, titles, above = titles_of(panels, columns)
+        figure = new_figure(width, 1.64 * rows + above + 0.5)
         grid = figure.add_gridspec(rows, columns)
         for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
             inner = grid[divmod(place, columns)].subgridspec(2, 1, height_ratios=(4, 1))
@@ -248,7 +244,7 @@ def length_figure(
             _draw_scores(axes, panel)
             _draw_counts(strip, panel)
             axes.set_title(title)
-        figure.suptitle(shared_task(panels))
+        figure.suptitle(task)
         figure.supxlabel("words in the caption (bars: number of captions)", fontsize=8)
         figure.supylabel("score (median, quartiles)", fontsize=8)
         describe(figure, "Scores by length of the caption", [_medians_by_lengths(panel) for panel in panels])

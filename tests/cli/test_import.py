@@ -215,7 +215,7 @@ def test_cocos_results_are_read(load: Load, bench):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.pkl", "x", "a pickle, which is not read"),
+        ("a.pkl", "x", "unknown format"),
         ("a.jsonl", '{"a": 1}\n', "has an unknown format; its columns are a"),
         ("a.jsonl", "", "has an unknown format"),
         ("a.tsv", "x\ty\n1\t2\n", "has an unknown format; its columns are x, y"),

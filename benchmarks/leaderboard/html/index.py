@@ -14,7 +14,7 @@ from ...tables.pages.rendering import number
 from ..board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, TaskTable
 from ..task_tables import main_column, newest_tables
 from .rendering import address, rendered
-from .tables import legend, shade_of, shown_ranks, shown_table
+from .tables import shade_of, shown_ranks, shown_table
 
 _MAX_CHART_RUNS = 8
 """Maximum number of runs with plots of scores against ratings on the first page."""
@@ -40,7 +40,6 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
         overviews=overviews(board, pages),
         most_of_overview=FIRST_ROWS if task_pages else 0,
         overview_page=OVERVIEW_PAGE,
-        legend=legend(),
         contents=[
             (table.id, table.alias if aliases[table.alias] == 1 else f"{table.alias} ({table.version})")
             for table in board.tables
@@ -142,7 +141,7 @@ _CORE_SECONDS = {
 _RECORDED = "captions"
 """The adapter for recorded captions, which runs no model."""
 _Place = tuple[TaskTable, Column]
-_Cost = Mapping[str, Any]
+_Cost = tuple[float, str, bool]
 """A cost in a matrix: sort value, text, and whether it was timed in runs."""
 
 
@@ -165,7 +164,7 @@ def overviews(board: Board, pages: Mapping[str, str]) -> list[dict[str, Any]]:
                     "places": places,
                     "rows": rows,
                     "unranked": any(cell and cell["shade"] == "unranked" for row in rows for cell in row["cells"]),
-                    "timed": any(cost and cost["timed"] for row in rows for cost in row["costs"]),
+                    "timed": any(cost and cost[2] for row in rows for cost in row["costs"]),
                 }
             )
     return matrices
@@ -227,7 +226,7 @@ def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | 
     ]
     known = {_CORE_SECONDS.get(record.registered_name(metric)) for record, metric in called}
     if len(known) == 1 and (alone := known.pop()) is not None and not model:
-        return _cost(1000 * alone, timed=False)
+        return _seconds(1000 * alone, timed=False)
     return _timed(
         (record, record.timings.metrics[metric]) for record, metric in called if metric in record.timings.metrics
     )
@@ -244,7 +243,7 @@ def _costs_of_model(behind: Sequence[Record]) -> list[_Cost | None]:
     words = sum(mean * count for mean, count in written) / captions if captions else None
     asked = [record for record in behind if record.settings.adapter != _RECORDED]
     return [
-        None if words is None else {"value": f"{words:.6g}", "shown": number(words, 1), "timed": False},
+        None if words is None else (words, number(words, 1), False),
         _timed((record, sum(record.timings.steps.values())) for record in asked),
     ]
 
@@ -256,9 +255,8 @@ def _timed(runs: Iterable[tuple[Record, float]]) -> _Cost | None:
         for record, seconds in runs
         if record.documents.effective and not record.store.get("found")
     ]
-    return _cost(median(costs), timed=True) if costs else None
+    return _seconds(median(costs), timed=True) if costs else None
 
 
-def _cost(seconds: float, *, timed: bool) -> _Cost:
-    shown = f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:#.2g}"
-    return {"value": f"{seconds:.6g}", "shown": shown, "timed": timed}
+def _seconds(seconds: float, *, timed: bool) -> _Cost:
+    return seconds, f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:#.2g}", timed

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tables.pages.charts import Bar, Scale, interval_bar, rank_lines
 from ...tables.pages.rendering import number
-from ..board import BoardRow, Cell, Column, PrintedValue, RankTable, TaskTable
+from ..board import BoardRow, Cell, RankTable, TaskTable
 from .rendering import address
 
 _ROOMY = 3
@@ -85,7 +85,7 @@ def _row(
     }
 
 
-def _cell(cell: Cell | None, bars: Scale | None, notes: dict[str, int], printed_row: bool = False) -> ShownCell | None:
+def _cell(cell: Cell | None, bars: Scale | None, notes: dict[str, int], printed_row: bool) -> ShownCell | None:
     """Return a cell for the template; None if it has neither value nor reason."""
     if cell is None:
         return None
@@ -101,19 +101,6 @@ def _bar(cell: Cell, bars: Scale | None) -> Bar | None:
     if bars is None:
         return None
     return interval_bar(bars, cell.value, cell.interval, cell.published.value if cell.published else None)
-
-
-def legend() -> dict[str, Any]:
-    """Return example cells for the legend."""
-    printed = PrintedValue(0.415, "41.5", "", "")
-    return {
-        "column": Column("", "", 100.0, 2, True),
-        "first": _cell(Cell(0.4189, rank=1, group="a"), None, {}),
-        "bar": _bar(Cell(0.4189, 0.4020, 0.4360, 1000, printed), Scale(0.38, 0.45)),
-        "second": _cell(Cell(0.4153, rank=2, group="ab"), None, {}),
-        "both": _cell(Cell(0.4189, published=printed), None, {}),
-        "marks": ["50 of 400 documents"],
-    }
 
 
 SHADES = 5
