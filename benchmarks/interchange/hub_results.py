@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -35,7 +36,6 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
     import pyarrow
     import pyarrow.parquet
 
-    configs = [_config("results", default=True)]
     pyarrow.parquet.write_table(to_arrow(runs), folder / "results.parquet")
     tables: dict[str, list[pyarrow.Table]] = {}
     without = []
@@ -54,7 +54,11 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
         # Metrics may differ between runs of a task; missing values are null.
         whole = pyarrow.concat_tables(parts, promote_options="permissive")
         pyarrow.parquet.write_table(whole, folder / f"{name}.parquet", compression="zstd")
-        configs.append(_config(name))
+    configs: list[dict[str, Any]] = [
+        {"config_name": name, "data_files": [{"split": "train", "path": f"{name}.parquet"}]}
+        for name in ("results", *tables)
+    ]
+    configs[0]["default"] = True
     (folder / "README.md").write_text(_card(runs, repository, configs), encoding="utf-8")
     return without
 
@@ -102,12 +106,7 @@ def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool)
     return str(commit.commit_url), without
 
 
-def _config(name: str, default: bool = False) -> dict[str, object]:
-    files = [{"split": "train", "path": f"{name}.parquet"}]
-    return {"config_name": name, "data_files": files, **({"default": True} if default else {})}
-
-
-def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, object]]) -> str:
+def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, Any]]) -> str:
     head = yaml.safe_dump(
         {"pretty_name": repository.rpartition("/")[2], "tags": ["capbench", "evaluation"], "configs": [*configs]},
         sort_keys=False,

@@ -335,21 +335,20 @@ def locked(folder: Path) -> Generator[None]:
     Raises:
         UsageError: Another process has the lock.
     """
-    number = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
+    with (folder / _LOCK).open("a+", errors="replace") as lock:
         try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.read(number, 200).decode("utf-8", "replace").strip()
+            lock.seek(0)
+            holder = lock.read(200).strip() or "a new process"
             raise UsageError(
-                f"{folder}: another 'bench rate' is serving this session ({holder or 'a new process'})",
+                f"{folder}: another 'bench rate' is serving this session ({holder})",
                 "Open the URL of that server, or stop it first. --report works while it runs.",
             ) from error
-        os.ftruncate(number, 0)
-        os.write(number, f"process {os.getpid()} of {os.uname().nodename}".encode())
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} of {os.uname().nodename}")
+        lock.flush()
         yield
-    finally:
-        os.close(number)
 
 
 CANNOT_TELL = "cannot_tell"

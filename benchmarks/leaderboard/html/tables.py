@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...tables.pages.charts import Bar, Scale, interval_bar, rank_lines
+from ...tables.pages.charts import Scale, interval_bar, rank_lines
 from ...tables.pages.rendering import number
 from ..board import BoardRow, Cell, RankTable, TaskTable
 from .rendering import address
@@ -14,7 +14,7 @@ _ROOMY = 3
 """Maximum number of columns for long bars with published values next to them."""
 
 
-ShownCell = tuple[Cell, int, Bar | None]
+ShownCell = tuple[Cell, int, dict[str, Any] | None]
 """A cell, the number of the note on its missing value (0 for none), and its drawing."""
 
 
@@ -94,13 +94,9 @@ def _cell(cell: Cell | None, bars: Scale | None, notes: dict[str, int], printed_
         reason = reason or "not measured"
     if cell.value is None and cell.published is None and not reason:
         return None
-    return cell, notes.setdefault(reason, len(notes) + 1) if reason else 0, _bar(cell, bars)
-
-
-def _bar(cell: Cell, bars: Scale | None) -> Bar | None:
-    if bars is None:
-        return None
-    return interval_bar(bars, cell.value, cell.interval, cell.published.value if cell.published else None)
+    printed = cell.published.value if cell.published else None
+    drawn = interval_bar(bars, cell.value, cell.interval, printed) if bars else None
+    return cell, notes.setdefault(reason, len(notes) + 1) if reason else 0, drawn
 
 
 SHADES = 5

@@ -205,31 +205,19 @@ def _short(value: float | None) -> str:
     return "0" if abs(value) < 1e-9 else f"{value:.3g}".replace("-", "−")
 
 
-class Bar(NamedTuple):
-    """Positions of a measured value with its interval, and of the published one.
-
-    Attributes:
-        line: Ends of the interval.
-        tick: The published value.
-        dot: The measured value.
-    """
-
-    line: tuple[str, str] | None
-    tick: str | None
-    dot: str | None
-
-
-def interval_bar(scale: Scale, value: float | None, interval: tuple[float, float] | None, printed: float | None) -> Bar:
-    """Return the bar of a value; None is not drawn."""
+def interval_bar(
+    scale: Scale, value: float | None, interval: tuple[float, float] | None, printed: float | None
+) -> dict[str, Any]:
+    """Return the positions of a measured value (``dot``), its interval (``line``) and the published one (``tick``)."""
 
     def at(value: float) -> str:
         return f"{scale(value):.1f}".removesuffix(".0")
 
-    return Bar(
-        (at(interval[0]), at(interval[1])) if interval else None,
-        None if printed is None else at(printed),
-        None if value is None else at(value),
-    )
+    return {
+        "line": interval and (at(interval[0]), at(interval[1])),
+        "tick": None if printed is None else at(printed),
+        "dot": None if value is None else at(value),
+    }
 
 
 _TASKS_APART, _RANKS_APART, _HEAD, _LETTER = 156, 28, 30, 7.5
