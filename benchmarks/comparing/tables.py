@@ -101,12 +101,7 @@ def _is_numbered(comparison: Comparison) -> bool:
 def _csv(comparisons: Sequence[Comparison]) -> str:
     rows: list[dict[str, Any]] = []
     for comparison in comparisons:
-        common = {
-            "task": comparison.task,
-            "metric": comparison.metric,
-            "statistic": comparison.statistic,
-            "n": comparison.n,
-        }
+        common = {name: getattr(comparison, name) for name in ("task", "metric", "statistic", "n")}
         rows += [
             {**common, "kind": comparison.subject, "first": entry.name, "value": entry.value,
              "low": entry.interval.low, "high": entry.interval.high, "group": entry.letters}

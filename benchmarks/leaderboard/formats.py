@@ -115,7 +115,6 @@ def _section(table: TaskTable, board: Board, *, several: bool) -> dict[str, Any]
         "rows": list(_grid(table, shown, marks)),
         "shown": len(shown),
         "total": len(rows),
-        "more": len(rows) > len(shown),
         "marks": marks,
         "published": len(published),
         "folded": list(_grid(table, published, {})) if folded else [],

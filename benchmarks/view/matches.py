@@ -133,14 +133,12 @@ def _entry(record: Record, metric: str) -> MetricEntry:
     Raises:
         BenchError: The settings cannot be read.
     """
-    for listed in record.config.get("metric_list", []):
-        try:
-            entry = MetricEntry.model_validate({"metric": listed} if isinstance(listed, str) else listed)
-        except ValueError as error:
-            raise BenchError(f"cannot read the settings of metric '{metric}': {error}") from error
-        if entry.called == metric:
-            return entry
-    return read_metric(metric)
+    listed = record.config.get("metric_list", [])
+    try:
+        entries = [MetricEntry.model_validate({"metric": item} if isinstance(item, str) else item) for item in listed]
+    except ValueError as error:
+        raise BenchError(f"cannot read the settings of metric '{metric}': {error}") from error
+    return next((entry for entry in entries if entry.called == metric), None) or read_metric(metric)
 
 
 def _what_capture_is(scorer: Capture) -> str:

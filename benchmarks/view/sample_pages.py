@@ -210,13 +210,10 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     known = sortable(samples)
     if not known:
         raise NoSuchPageError("the samples of this run have no scores")
-    chosen = []
-    for name, otherwise in (("x", known[0]), ("y", known[1] if len(known) > 1 else known[0])):
-        value = query.get(name, otherwise)
+    x, y = query.get("x", known[0]), query.get("y", known[1 % len(known)])
+    for value in (x, y):
         if value not in known:
             raise NoSuchPageError(f"this run has no metric '{value}'", f"Available: {', '.join(known)}.")
-        chosen.append(value)
-    x, y = chosen
     drawn = scatter(samples.numbers(x), samples.numbers(y))
     return site.render(
         "scatter.html",

@@ -11,7 +11,7 @@ from ...protocols.contract import Subject
 from ...records.record import Record
 from ...tables.pages.charts import Chart, bubbles
 from ...tables.pages.rendering import number
-from ..board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, TaskTable
+from ..board import Board, BoardRow, BoardRun, Cell, Column, TaskTable
 from ..task_tables import main_column, newest_tables
 from .rendering import address, rendered
 from .tables import shade_of, shown_ranks, shown_table
@@ -65,8 +65,7 @@ def overview_page(matrices: Sequence[Mapping[str, Any]]) -> bytes:
 def _shown(table: TaskTable, pages: Mapping[str, str], task_pages: Mapping[str, str]) -> dict[str, Any]:
     if table.anchor not in task_pages:
         return shown_table(table, pages)
-    top = table if len(table.rows) <= TOP_ROWS else table.top()
-    return shown_table(top, pages, task_pages[table.anchor], len(table.rows))
+    return shown_table(table.top(), pages, task_pages[table.anchor], len(table.rows))
 
 
 def tasks_of(tables: Iterable[TaskTable]) -> list[tuple[str, str]]:
