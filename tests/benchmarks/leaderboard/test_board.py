@@ -23,10 +23,8 @@ from capbench.tasks.index import TaskIndex, build_index
 INDEX = build_index()
 
 
-def board(*records: dict[str, Any], marks: tuple[str, ...] = ()) -> Board:
-    runs = [
-        BoardRun(f"run-{number}", Path(f"run-{number}"), Record(record), marks) for number, record in enumerate(records)
-    ]
+def board(*records: dict[str, Any]) -> Board:
+    runs = [BoardRun(f"run-{number}", Path(f"run-{number}"), Record(record)) for number, record in enumerate(records)]
     return board_of(runs, [], INDEX)
 
 
