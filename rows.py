@@ -47,7 +47,7 @@ Row = dict[str, Any]
 def first_fault(error: ValidationError) -> str:
     """Return the first of the faults that pydantic found, with its place."""
     fault = error.errors()[0]
-    return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+    return ": ".join(filter(None, (".".join(map(str, fault["loc"])), fault["msg"])))
 
 
 def no_such_file(path: Path) -> str:

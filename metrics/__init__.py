@@ -6,9 +6,21 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import UsageError, did_you_mean
+from ..errors import UsageError
 from ..registry import Registry
-from .contract import MEAN, Aggregate, Cache, Context, CorpusMetric, Metric, Need, NoCache, State, add_sums
+from .contract import (
+    MEAN,
+    Aggregate,
+    Cache,
+    Context,
+    CorpusMetric,
+    Metric,
+    Need,
+    NoCache,
+    State,
+    add_sums,
+    require_settings,
+)
 from .items import Items, Scores
 
 metrics: Registry[type[Metric]] = Registry(
@@ -105,12 +117,7 @@ def configured(built: type[Metric], name: str, arguments: Mapping[str, Any]) -> 
     direction = None if DIRECTION in known else arguments.get(DIRECTION)
     if direction is not None:
         arguments = {setting: value for setting, value in arguments.items() if setting != DIRECTION}
-    unknown = sorted(arguments.keys() - known.keys())
-    if unknown and not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
-        raise UsageError(
-            f"metric '{name}' has no setting '{unknown[0]}'.{did_you_mean(unknown[0], known)}",
-            f"Its settings: {', '.join(known) or 'none'}.",
-        )
+    require_settings(f"metric '{name}'", built, arguments)
     metric = built(**arguments)
     if direction not in (None, metric.higher_is_better):
         raise UsageError(

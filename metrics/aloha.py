@@ -20,7 +20,7 @@ from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice
 from .items import Items, Scores
 from .judging import ask, fill, prompt_digest, quoted, read_prompt
 from .vectors.checkpoints import Checkpoint
-from .words.spacy_pipelines import load_pipeline
+from .words.spacy_pipelines import load_pipeline, pipeline_identity
 
 _RULES = """\
 Write one thing a line, each line beginning with "- ". Name a thing once, in the singular, with the adjectives that it \
@@ -178,7 +178,7 @@ class Aloha(Metric):
             found_by = {"prompts": prompts, "max_tokens": self._max_tokens}
         else:
             found_by = self._parser.fingerprint()
-        return {**settings, **found_by, "root_nouns": self._root_fingerprint(), **self._encoder.fingerprint()}
+        return {**settings, **found_by, "root_nouns": self._root()[1], **self._encoder.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -187,7 +187,7 @@ class Aloha(Metric):
             MetricError: There is no judge, or the parser, the pipeline or the encoder cannot be used.
             AdapterError: The judge failed as a whole.
         """
-        columns = {name: np.full(len(items), np.nan) for name in ("value", "objects", "unmatched", "least", "mean")}
+        table = np.full((5, len(items)), np.nan)
         failures: dict[int, str] = {}
         usable: dict[int, tuple[Things, Things]] = {}
         for item, sides in enumerate(self._sides(items, context)):
@@ -197,25 +197,20 @@ class Aloha(Metric):
                 if self.empty == "undefined" or fault[1] is None:
                     failures[item] = fault[0]
                 else:
-                    columns["value"][item] = fault[1]
+                    table[0, item] = fault[1]
             else:
                 usable[item] = sides
         for start in range(0, len(usable), _ITEMS_A_PIECE):
             piece = list(usable)[start : start + _ITEMS_A_PIECE]
             for item, matched in zip(piece, self._match([usable[item] for item in piece], context), strict=True):
                 similarities = [match.similarity for match in matched.objects]
-                row = (
-                    matched.value,
-                    len(similarities),
-                    sum(match.reference is None for match in matched.objects),
-                    similarities[0],
-                    sum(similarities) / len(similarities),
-                )
-                for column, number in zip(columns.values(), row, strict=True):
-                    column[item] = number
-        values = columns.pop("value")
-        unknown = [len(self._unknown_words(*texts)) for texts in zip(items.candidates, items.references, strict=True)]
-        return Scores(values, {**columns, "unknown_words": np.array(unknown, np.float64)}, failures)
+                unmatched = sum(match.reference is None for match in matched.objects)
+                mean = sum(similarities) / len(similarities)
+                table[:, item] = matched.value, len(similarities), unmatched, similarities[0], mean
+        texts = zip(items.candidates, items.references, strict=True)
+        unknown = np.array([len(self._unknown_words(*of_item)) for of_item in texts], np.float64)
+        parts = dict(zip(("objects", "unmatched", "least", "mean"), table[1:].copy(), strict=True))
+        return Scores(table[0].copy(), {**parts, "unknown_words": unknown}, failures)
 
     def review(self, shards: Iterable[tuple[Scores, Mapping[int, str]]]) -> list[str]:
         """Say how many words the parser passed over; see ``Metric.review``."""
@@ -269,7 +264,7 @@ class Aloha(Metric):
         candidates, of_sets = (self._listed if self._parser is None else self._parsed)(
             items.candidates, reference_sets, context
         )
-        root = self._root()
+        root, _ = self._root()
         sides: list[tuple[Things, Things] | str] = []
         for item, its_set in enumerate(set_of_item.tolist()):
             candidate, references = candidates[items.candidates[item]], of_sets[its_set]
@@ -327,19 +322,14 @@ class Aloha(Metric):
         )
         return candidate, references
 
-    def _root(self) -> Callable[[str], str | None]:
-        """Return what finds the root noun of a name."""
+    def _root(self) -> tuple[Callable[[str], str | None], str]:
+        """Return what finds the root noun of a name, and its identity."""
         if self._roots == _NO_ROOTS:
-            return lambda name: None
+            return lambda name: None, self._roots
         if self._roots == _LAST_WORD:
-            return last_word
-        return partial(root_noun, load_pipeline(self._roots, "ALOHa", "the metric's 'root_nouns'"))
-
-    def _root_fingerprint(self) -> str:
-        if self._roots in (_NO_ROOTS, _LAST_WORD):
-            return self._roots
-        meta = load_pipeline(self._roots, "ALOHa", "the metric's 'root_nouns'").meta
-        return f"{meta['lang']}_{meta['name']} {meta['version']}"
+            return last_word, self._roots
+        pipeline = load_pipeline(self._roots, "ALOHa", "the metric's 'root_nouns'")
+        return partial(root_noun, pipeline), pipeline_identity(pipeline)
 
 
 def _read(answer: Judgement | str, *, certain: bool) -> Things | str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -103,7 +102,7 @@ class BertScore(Metric):
         item_of_key = {key: item for item, key in enumerate(keys)}
 
         def compute(missing: list[str]) -> Iterator[dict[str, list[float] | None]]:
-            encoder = self._load()
+            encoder = _Encoder(self._checkpoint, self._config(), self.num_layers, self._device)
             # Items with the same references in one piece, so that these are encoded once.
             missing.sort(key=lambda key: set_of_item[item_of_key[key]])
             of_items = [item_of_key[key] for key in missing]
@@ -134,49 +133,39 @@ class BertScore(Metric):
             )
         return config
 
-    def _load(self) -> _Encoder:
-        import torch
 
-        device = find_device(self._device, MetricError)
-        config = self._config()
-        # The layers above are not built at all, as bert_score drops them after loading.
-        config.num_hidden_layers = self.num_layers
-        # Byte-level tokenisers (RoBERTa) tell a first word from others unless a space precedes it.
-        tokenizer = self._checkpoint.load("AutoTokenizer", add_prefix_space=True)
-        model = self._checkpoint.load("AutoModel", config=config, dtype=torch.float32)
-        encoder = _Encoder(
-            self._checkpoint.role, model.eval().to(device), tokenizer, device, _longest(tokenizer, config)
-        )
-        if (layers := encoder.count_layers()) != self.num_layers:
-            raise MetricError(
-                f"BERTScore's encoder '{self.model}' is not a plain encoder: {type(model).__name__} ran a text "
-                f"through {layers} layers, not {self.num_layers}.",
-                "Name an encoder such as roberta-large, bert-base-uncased or microsoft/deberta-xlarge-mnli.",
-            )
-        return encoder
-
-
-@dataclass(frozen=True)
 class _Encoder:
     """An encoder with its tokenizer.
 
-    Attributes:
-        role: Its name in messages.
-        model: Gives ``last_hidden_state [b, l, d]``.
-        tokenizer: Turns texts into token ids.
-        device: Where the model is.
-        longest: Tokens that a text may have; later ones are cut off.
-        encoded: Tokens, padding counted, that are encoded at once.
-        matched: Tokens of pairs, padding counted, that are matched at once.
+    Args:
+        checkpoint: Where it is.
+        config: Its configuration.
+        layers: How many of its layers are run through.
+        device: Where it runs; by default the GPU if there is one.
+
+    Raises:
+        MetricError: It cannot be loaded, or is not a plain encoder.
     """
 
-    role: str
-    model: Any
-    tokenizer: Any
-    device: torch.device
-    longest: int
-    encoded: BatchSize = field(default_factory=lambda: BatchSize(_TOKENS_A_BATCH))
-    matched: BatchSize = field(default_factory=lambda: BatchSize(_TOKENS_A_BATCH))
+    def __init__(self, checkpoint: Checkpoint, config: Any, layers: int, device: str | None) -> None:
+        import torch
+
+        self.role = checkpoint.role
+        self.device = find_device(device, MetricError)
+        # The layers above are not built at all, as bert_score drops them after loading.
+        config.num_hidden_layers = layers
+        # Byte-level tokenisers (RoBERTa) tell a first word from others unless a space precedes it.
+        self.tokenizer = checkpoint.load("AutoTokenizer", add_prefix_space=True)
+        self.model = checkpoint.load("AutoModel", config=config, dtype=torch.float32).eval().to(self.device)
+        self.longest = _longest(self.tokenizer, config)
+        # Tokens, padding counted, that are encoded, and tokens of pairs that are matched, at once.
+        self.encoded, self.matched = BatchSize(_TOKENS_A_BATCH), BatchSize(_TOKENS_A_BATCH)
+        if (run := self.count_layers()) != layers:
+            raise MetricError(
+                f"BERTScore's encoder '{checkpoint.name}' is not a plain encoder: {type(self.model).__name__} ran a "
+                f"text through {run} layers, not {layers}.",
+                "Name an encoder such as roberta-large, bert-base-uncased or microsoft/deberta-xlarge-mnli.",
+            )
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, special tokens included."""
@@ -256,10 +245,8 @@ def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder:
     def match(batch: Sequence[int]) -> np.ndarray:
         chosen = [pairs[number] for number in batch]
         scores = _match(
-            [vectors[c] for _, c, _ in chosen],
-            [vectors[r] for _, _, r in chosen],
-            [weights[c] for _, c, _ in chosen],
-            [weights[r] for _, _, r in chosen],
+            *([of_text[c] for _, c, _ in chosen] for of_text in (vectors, weights)),
+            *([of_text[r] for _, _, r in chosen] for of_text in (vectors, weights)),
         )
         # A reference without tokens scores 0, as released.
         scores[torch.tensor([empty[r] for _, _, r in chosen], device=scores.device)] = 0.0
@@ -275,17 +262,17 @@ def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder:
 
 def _match(
     candidates: list[torch.Tensor],
-    references: list[torch.Tensor],
     candidate_weights: list[torch.Tensor],
+    references: list[torch.Tensor],
     reference_weights: list[torch.Tensor],
 ) -> torch.Tensor:
     """Return precision, recall and F1 ``[b, 3]`` of pairs (Zhang et al. 2020, section 3).
 
     Args:
         candidates: Unit vectors ``[l, d]`` of each candidate's tokens.
-        references: The same of each reference.
         candidate_weights: ``[l]`` weight of each candidate token.
-        reference_weights: The same of each reference.
+        references: The vectors of each reference.
+        reference_weights: The weights of each reference.
     """
     import torch
     from torch.nn.utils.rnn import pad_sequence

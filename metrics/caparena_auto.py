@@ -62,6 +62,7 @@ class CapArenaAuto(PromptedMetric):
     label = "CapArena-Auto"
     needs = frozenset({"image", "references", "judge"})
     range = (-1.0, 1.0)
+    _own = _PROMPT
     _fields = ("first", "second", "reference")
     source = "Cheng et al. 2025; vlm_as_a_judge.py of github.com/njucckevin/CapArena (c251cdd); prompt in other words"
 
@@ -122,9 +123,6 @@ class CapArenaAuto(PromptedMetric):
         else:
             unanswered |= dict.fromkeys(waiting, none)
         return Scores(values, failures=failures | unanswered, remarks=remarks)
-
-    def _own_prompt(self) -> str:
-        return _PROMPT
 
 
 def read_verdict(answer: str) -> int | None:

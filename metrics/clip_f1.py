@@ -27,7 +27,7 @@ import numpy as np
 from ..adapters import ImageHandle
 from ..errors import require_counts
 from ..progress import unheard
-from .contract import Context, Metric, Need, images_of, kept, require_choice
+from .contract import Context, Metric, Need, grouped, images_of, kept, require_choice
 from .items import Items, Scores
 from .vectors.features import image_features, over_context, require_encoder, text_features
 
@@ -117,7 +117,12 @@ class _ClipParts(Metric):
         reasons: dict[str, str] = {}
 
         def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
-            for group in _groups(items, [first[key] for key in missing]):
+            # Those of one image side by side, as its parts are encoded once.
+            of_image: dict[Any, int] = {}
+            wanted = [first[key] for key in missing]
+            order = {item: of_image.setdefault(items.images[item].source, item) for item in wanted}
+            wanted.sort(key=order.__getitem__)
+            for group in grouped(wanted, lambda item: len(items.boxes[item]) + 1, _PARTS_A_GROUP):
                 rows, failed, remarked = self._score_group(items, group, context)
                 new = {keys[item]: remark for item, remark in remarked.items()}
                 cache.put(remark_producer, new)
@@ -213,23 +218,6 @@ def text_parts(caption: str) -> list[str]:
     """Return the sentences of a caption, cut at ``.``, ``?`` and ``!``, then the caption itself."""
     pieces = (piece.strip() for piece in _SENTENCE_END.split(caption))
     return [*(piece for piece in pieces if any(map(str.isalnum, piece))), caption.strip()]
-
-
-def _groups(items: Items, missing: Sequence[int]) -> Iterator[list[int]]:
-    """Yield items in groups of bounded size, those of one image side by side, as its parts are encoded once."""
-    first: dict[Any, int] = {}
-    order = {item: first.setdefault(items.images[item].source, item) for item in missing}
-    group: list[int] = []
-    size = 0
-    for item in sorted(missing, key=order.__getitem__):
-        parts = len(items.boxes[item]) + 1
-        if group and size + parts > _PARTS_A_GROUP:
-            yield group
-            group, size = [], 0
-        group.append(item)
-        size += parts
-    if group:
-        yield group
 
 
 # Of a member's square, what must lie outside the span of those taken before it for the normal

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from ..adapters import Encoder, ImageHandle, Judge
-from ..errors import MetricError
+from ..errors import MetricError, UsageError, did_you_mean
 from ..progress import Reporter, unheard
 from .exact_sums import exact_sums, totals
 from .items import Items, Scores
@@ -26,6 +27,8 @@ COLUMN_OF: Mapping[Need, str] = {"references": "references", "image": "images", 
 
 BUILT_IN = f"{__name__.partition('.')[0]}."
 """Beginning of the modules of this package: the version tells their code, and tests their needs."""
+
+_Thing = TypeVar("_Thing")
 
 State = Mapping[str, np.ndarray]
 """A metric's state of the whole corpus, or of a part of it: arrays of numbers by name, stored without pickle."""
@@ -92,6 +95,20 @@ def kept(
         if waiting:
             cache.put(producer, waiting)
     return known
+
+
+def grouped(things: Iterable[_Thing], size: Callable[[_Thing], int], most: int) -> Iterator[list[_Thing]]:
+    """Yield neighbours in groups whose sizes add up to no more than ``most``; what is larger is a group alone."""
+    group: list[_Thing] = []
+    total = 0
+    for thing in things:
+        if group and total + size(thing) > most:
+            yield group
+            group, total = [], 0
+        group.append(thing)
+        total += size(thing)
+    if group:
+        yield group
 
 
 @dataclass(frozen=True)
@@ -361,6 +378,28 @@ def require_choice(setting: str, value: object, choices: Sequence[object]) -> No
     """
     if value not in choices:
         raise ValueError(f"'{setting}' must be {', '.join(map(str, choices[:-1]))} or {choices[-1]}, not {value!r}")
+
+
+def require_settings(what: str, takes: Callable[..., Any], given: Iterable[str], own: Collection[str] = ()) -> None:
+    """Raise if something does not take a setting that was given.
+
+    Args:
+        what: What messages call it.
+        takes: What is called with the settings.
+        given: Their names.
+        own: Its parameters that are no settings.
+
+    Raises:
+        UsageError: It names the setting, and those that there are.
+    """
+    known = inspect.signature(takes).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    if unknown := sorted(set(given) - known.keys()):
+        raise UsageError(
+            f"{what} has no setting '{unknown[0]}'.{did_you_mean(unknown[0], known)}",
+            f"Its settings: {', '.join(name for name in known if name not in own) or 'none'}.",
+        )
 
 
 def images_of(metric: Metric, items: Items) -> tuple[dict[int, ImageHandle], dict[int, str]]:

@@ -213,9 +213,8 @@ class DcScore(Metric):
             if not items.candidates[item].strip():
                 values[item] = 0.0
             elif isinstance(account, FactCheck):
-                relevant = sum(fact.relevant for fact in account.facts)
                 values[item] = account.value
-                parts[item] = (*account.parts, len(account.facts), relevant, len(account.oracle))
+                parts[item] = (*account.parts, *map(len, (account.facts, _relevant(account.facts), account.oracle)))
                 remarks |= {item: account.remark} if account.remark else {}
             elif self.invalid == "zero":
                 values[item] = 0.0

@@ -51,7 +51,7 @@ class Fleur(PromptedMetric):
     source = "Lee et al., ACL 2024; fleur.py of github.com/Yebin46/FLEUR (b9cd6c9); prompt in other words"
 
     _fields: ClassVar[tuple[str, ...]] = ("candidate",)
-    _texts: ClassVar[str] = "Caption: {candidate}"
+    _own: ClassVar[str] = fill(_PROMPT, texts="Caption: {candidate}")
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -84,9 +84,6 @@ class Fleur(PromptedMetric):
                 failures[item] = str(error)
         return Scores(values, {"printed": printed}, failures, remarks)
 
-    def _own_prompt(self) -> str:
-        return fill(_PROMPT, texts=self._texts)
-
 
 class RefFleur(Fleur):
     """FLEUR with the references in the prompt, a line each; see ``Fleur``."""
@@ -96,7 +93,7 @@ class RefFleur(Fleur):
     source = "Lee et al., ACL 2024; reffleur.py of github.com/Yebin46/FLEUR (b9cd6c9); prompt in other words"
 
     _fields: ClassVar[tuple[str, ...]] = ("references", "candidate")
-    _texts: ClassVar[str] = "Captions by people: {references}\n\nCaption to rate: {candidate}"
+    _own: ClassVar[str] = fill(_PROMPT, texts="Captions by people: {references}\n\nCaption to rate: {candidate}")
 
 
 def read_rating(answer: str) -> float:

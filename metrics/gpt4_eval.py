@@ -87,12 +87,14 @@ class Gpt4Eval(PromptedMetric):
                 failures |= dict.fromkeys(group, str(error))
         return Scores(values, failures=failures)
 
-    def _own_prompt(self) -> str:
-        raise MetricError(
-            "GPT4-Eval needs a prompt file: the paper did not release its prompt.",
-            "Write a prompt with {references} and {candidates} and asks for "
-            '{"scores": [...]}, and name its file: gpt4_eval[prompt=FILE].',
-        )
+    def _prompt(self) -> str:
+        if self._path is None:
+            raise MetricError(
+                "GPT4-Eval needs a prompt file: the paper did not release its prompt.",
+                "Write a prompt with {references} and {candidates} and asks for "
+                '{"scores": [...]}, and name its file: gpt4_eval[prompt=FILE].',
+            )
+        return super()._prompt()
 
 
 def read_scores(answer: str, count: int, highest: float) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MetricError, UsageError, did_you_mean
+from ..errors import MetricError
 from ..hub import asks_nobody
 from ..permissions import RUN_HINT, may_run
-from .contract import Context, Metric
+from .contract import Context, Metric, require_settings
 from .items import Items, Scores
 
 
@@ -76,14 +75,7 @@ class EvaluateMetric(Metric):
             ) from error
         if missing := {"predictions", "references"} - set(self._features()):
             raise MetricError(f"evaluate module '{self.path}' does not take {' and '.join(sorted(missing))}.")
-        known = inspect.signature(self._module._compute).parameters
-        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
-        for option in () if takes_any else self.options:
-            if option not in known:
-                raise UsageError(
-                    f"evaluate module '{self.path}' has no setting '{option}'.{did_you_mean(option, known)}",
-                    f"Its settings: {', '.join(name for name in known if name not in self._features()) or 'none'}.",
-                )
+        require_settings(f"evaluate module '{self.path}'", self._module._compute, self.options, self._features())
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and the hash that the library gives the module's code."""

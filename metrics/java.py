@@ -97,12 +97,8 @@ def run_java(arguments: Sequence[str], text: str, timeout: float, name: str) -> 
             f"{name} did not finish within {timeout:g} s and was stopped.",
             "Run again: finished items are stored. An extremely long caption may be the cause.",
         ) from None
-    if finished.returncode:
+    if code := finished.returncode:
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-_STDERR_LINES:]
-        raise MetricError(f"{name} {_ending(finished.returncode)}.", "Its last output: " + "\n".join(said))
+        raise MetricError(f"{name} {how}.", "Its last output: " + "\n".join(said))
     return finished.stdout.decode("utf-8", "replace")
-
-
-def _ending(code: int) -> str:
-    """Return in words how a process ended, by its return code."""
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +25,8 @@ class PromptedMetric(Metric):
     """
 
     longest_caption = PARSEABLE
+    _own: ClassVar[str]
+    """The prompt where the user gives none."""
     _fields: ClassVar[tuple[str, ...]]
     """Required fields of a prompt, in braces."""
 
@@ -41,11 +42,7 @@ class PromptedMetric(Metric):
         return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
 
     def _prompt(self) -> str:
-        return self._own_prompt() if self._path is None else read_prompt(self._path, self._fields)
-
-    @abstractmethod
-    def _own_prompt(self) -> str:
-        """Return the prompt where the user gives none."""
+        return self._own if self._path is None else read_prompt(self._path, self._fields)
 
 
 def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) -> list[Judgement | str]:

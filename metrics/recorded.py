@@ -17,7 +17,7 @@ import numpy as np
 
 from ..adapters.images.file_digests import file_digest
 from ..errors import DataError, MetricError
-from ..rows import SUFFIXES, BadRow, parse_number, read_rows
+from ..rows import BadRow, parse_number, read_rows
 from .contract import Context, Metric, require_choice
 from .items import Items, Scores
 from .mapped import mapped
@@ -145,7 +145,17 @@ class Recorded(Metric):
             rows.append(row[has_score])
             scored, total = scored + float(weight[has_score].sum()), total + float(np.nansum(weight))
             missing = list(dict.fromkeys([*missing, *ids.values()]))[:_NAMED]
-        said = list(self._unused(np.concatenate(rows)))
+        said: list[str] = []
+        left = np.sort(scores.rows[~np.isin(scores.rows, np.concatenate(rows))]).tolist()
+        if left:
+            said.append(
+                f"leaves {len(left):,} of {len(scores.scores):,} scores of {scores.name} unused, which are of no "
+                f"caption here: rows {', '.join([*map(str, left[:_NAMED]), *['…'] * (len(left) > _NAMED)])}"
+            )
+        if scores.unusable:
+            more = ["…"] * (scores.unusable > len(scores.first_unusable))
+            bad = "; ".join([*scores.first_unusable, *more])
+            said.append(f"cannot read {scores.unusable:,} rows of {scores.name}: {bad}")
         if scored / total < self._coverage:
             raise MetricError(
                 f"{scored:,.0f} of {total:,.0f} rows have a score in {scores.name} (coverage "
@@ -155,43 +165,27 @@ class Recorded(Metric):
             )
         return said
 
-    def _unused(self, used: np.ndarray) -> Iterator[str]:
-        scores = self._scores
-        left = np.sort(scores.rows[~np.isin(scores.rows, used)]).tolist()
-        if left:
-            yield (
-                f"leaves {len(left):,} of {len(scores.scores):,} scores of {scores.name} unused, which are of no "
-                f"caption here: rows {', '.join([*map(str, left[:_NAMED]), *['…'] * (len(left) > _NAMED)])}"
-            )
-        if scores.unusable:
-            yield (
-                f"cannot read {scores.unusable:,} rows of {scores.name}: {'; '.join(scores.first_unusable)}"
-                f"{'; …' if scores.unusable > len(scores.first_unusable) else ''}"
-            )
-
     @cached_property
     def _scores(self) -> ScoreFile:
         return read_score_file(self._path, self._columns)
 
     def _keys(self, items: Items) -> Iterator[int]:
         if self._scores.by_id:
-            return map(id_key, items.ids)
+            return map(_hashed, items.ids)
         if not items.image_names:
             raise MetricError(
                 f"{self._scores.name} names scores by image; the scored rows have no images",
                 "Add a column 'id' to the file.",
             )
-        names = self._scores.image_names
-        return (
-            caption_key(image, caption, names)
-            for image, caption in zip(items.image_names, items.candidates, strict=True)
-        )
+        names = self._columns.image_names
+        pairs = zip(items.image_names, items.candidates, strict=True)
+        return (caption_key(image, caption, names) for image, caption in pairs)
 
 
 ImageNames = Literal["exact", "bare"]
 """How names of images are compared: as they are, or without folders and suffix."""
 
-_VERSION = 1
+_VERSION = 2
 _SUFFIX = re.compile(r"\.(jpe?g|png|webp|gif|bmp|tiff?|mp4|webm|mkv|avi|mov|npy|pt)", re.IGNORECASE)
 
 
@@ -243,7 +237,6 @@ class ScoreFile:
     Attributes:
         name: The file's.
         by_id: Whether scores are found by ids, or else by image and caption.
-        image_names: How names of images are compared.
         unusable: How many rows hold no score, or nothing that it is of.
         first_unusable: The first of these, with the reason.
         keys: ``[n]`` uint64, ascending: hashes of what the scores are of.
@@ -253,7 +246,6 @@ class ScoreFile:
 
     name: str
     by_id: bool
-    image_names: ImageNames
     unusable: int
     first_unusable: Sequence[str]
     keys: np.ndarray
@@ -265,11 +257,6 @@ class ScoreFile:
         wanted = np.fromiter(keys, np.uint64)
         at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.where(self.keys[at] == wanted, at, -1)
-
-
-def id_key(identity: Any) -> int:
-    """Return the key of a score that is found by an id."""
-    return _hashed(str(identity))
 
 
 def caption_key(image: Any, caption: str, image_names: ImageNames) -> int:
@@ -297,8 +284,6 @@ def read_score_file(path: Path, columns: ScoreColumns) -> ScoreFile:
     Raises:
         MetricError: It cannot be read, has other columns, holds no score, or two of one key that differ.
     """
-    if path.suffix not in SUFFIXES:
-        raise MetricError(f"{path}: unknown format", f"Known suffixes: {', '.join(SUFFIXES)}")
     digest = score_file_digest(path)
 
     def build() -> dict[str, np.ndarray]:
@@ -356,12 +341,7 @@ def _read(path: Path, columns: ScoreColumns) -> dict[str, np.ndarray]:
     if chosen is None or not scores:
         raise MetricError(f"{path}: has no score{''.join(f'; {reason}' for reason in first_unusable)}")
     arrays = _sorted(np.asarray(keys), np.asarray(scores), np.asarray(rows), path.name)
-    known = {
-        "by_id": chosen.id is not None,
-        "image_names": chosen.image_names,
-        "unusable": unusable,
-        "first_unusable": first_unusable,
-    }
+    known = {"by_id": chosen.id is not None, "unusable": unusable, "first_unusable": first_unusable}
     return {**arrays, "known": np.frombuffer(json.dumps(known).encode(), np.uint8)}
 
 
@@ -376,7 +356,7 @@ def _score(row: Mapping[str, Any], column: str) -> float:
 
 def _key(row: Mapping[str, Any], columns: ScoreColumns) -> int:
     if columns.id is not None:
-        return id_key(_value(row, columns.id, str | int))
+        return _hashed(str(_value(row, columns.id, str | int)))
     image = _value(row, str(columns.image), str | int)
     return caption_key(image, _value(row, str(columns.caption), str), columns.image_names)
 

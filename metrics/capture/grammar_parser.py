@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from ...errors import MetricError
+from ...rows import first_fault
 from ..contract import Context
 from .scene_graphs import CaptionParser, Graph, ParsedCaption, in_order, united
 
@@ -176,6 +179,17 @@ _FORM = (
 )
 
 
+_Words = Annotated[str, Field(pattern=r"\S")]
+
+
+class _Lexicon(BaseModel, extra="forbid"):
+    """The contents of a file of words."""
+
+    objects: list[_Words]
+    attributes: list[_Words]
+    relations: dict[_Words, _Words]
+
+
 class GrammarParser(CaptionParser):
     """Reads scene graphs by ``Grammar``, for captions that keep to few words and plain sentences.
 
@@ -224,15 +238,7 @@ class GrammarParser(CaptionParser):
     def _content(self) -> dict[str, Any]:
         try:
             content = json.loads(self._file.read_text(encoding="utf-8"))
+            return _Lexicon.model_validate(content).model_dump()
         except (OSError, ValueError) as error:
-            raise MetricError(f"CAPTURE's lexicon {self._file}: {error}", _FORM) from error
-        if not isinstance(content, dict) or content.keys() != {"objects", "attributes", "relations"}:
-            raise MetricError(
-                f"CAPTURE's lexicon {self._file}: needs the keys objects, attributes and relations", _FORM
-            )
-        for key, values in content.items():
-            kind = dict if key == "relations" else list
-            words = [*values, *values.values()] if isinstance(values, dict) else values
-            if not isinstance(values, kind) or not all(isinstance(word, str) and word.strip() for word in words):
-                raise MetricError(f"CAPTURE's lexicon {self._file}: '{key}' is malformed", _FORM)
-        return content
+            reason = first_fault(error) if isinstance(error, ValidationError) else error
+            raise MetricError(f"CAPTURE's lexicon {self._file}: {reason}", _FORM) from error

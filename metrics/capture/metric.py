@@ -255,13 +255,12 @@ class Capture(Metric):
     ) -> Iterator[Explanation]:
         """Yield how each candidate and reference are matched."""
         synonyms = self._synonyms if self.synonyms else None
-        pairings: list[dict[Kind, Pairing]] = []
-        for both in pairs:
-            by_kind: dict[Kind, Pairing] = {}
-            for kind in KINDS:
-                candidates, references = (elements(graphs[text], kind, self.repeated_attributes) for text in both)
-                by_kind[kind] = pair(candidates, references, synonyms)
-            pairings.append(by_kind)
+
+        def matched_of(kind: Kind, both: tuple[str, str]) -> Pairing:
+            candidates, references = (elements(graphs[text], kind, self.repeated_attributes) for text in both)
+            return pair(candidates, references, synonyms)
+
+        pairings: list[dict[Kind, Pairing]] = [{kind: matched_of(kind, both) for kind in KINDS} for both in pairs]
         vectors = {}
         if self.soft != "off":
             vectors = self._encoder.vectors(
@@ -324,16 +323,9 @@ def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCa
     """Return why an item cannot be scored, or None if it can."""
     if not references:
         return "item has no reference"
-    if isinstance(reason := parsed[candidate], str):
-        return f"candidate: {reason}"
-    return next(
-        (
-            f"reference {number}: {reason}"
-            for number, reference in enumerate(references, 1)
-            if isinstance(reason := parsed[reference], str)
-        ),
-        None,
-    )
+    sides = {"candidate": candidate} | {f"reference {number}": text for number, text in enumerate(references, 1)}
+    reasons = (f"{side}: {reason}" for side, text in sides.items() if isinstance(reason := parsed[text], str))
+    return next(reasons, None)
 
 
 def _weighted(columns: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:

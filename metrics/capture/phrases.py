@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -25,14 +24,18 @@ _PHRASES_A_WRITE = 4_096
 _MODULES = {"Transformer", "Pooling", "Normalize"}
 
 
-@dataclass(frozen=True)
 class _Loaded:
     """A checkpoint in memory."""
 
-    model: Any
-    tokenizer: Any
-    device: torch.device
-    longest: int
+    def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
+        import torch
+
+        self.device = device
+        self.tokenizer = checkpoint.load("AutoTokenizer")
+        self.model = checkpoint.load("AutoModel", dtype=torch.float32).eval().to(device)
+        # Positions of RoBERTa and MPNet start behind the padding index.
+        positions = getattr(self.model.config, "max_position_embeddings", None) or 512
+        self.longest = min(self.tokenizer.model_max_length, positions - 2)
 
 
 _IN_USE: WeakValueDictionary[tuple[str, str, str], _Loaded] = WeakValueDictionary()
@@ -113,18 +116,8 @@ class PhraseEncoder:
             device = find_device(self._device, MetricError)
             self._require_mean()
             key = self._checkpoint.path, self._checkpoint.identity(), str(device)
-            self._loaded = _IN_USE.get(key) or _IN_USE.setdefault(key, self._read(device))
+            self._loaded = _IN_USE.get(key) or _IN_USE.setdefault(key, _Loaded(self._checkpoint, device))
         return self._loaded
-
-    def _read(self, device: torch.device) -> _Loaded:
-        import torch
-
-        tokenizer = self._checkpoint.load("AutoTokenizer")
-        model = self._checkpoint.load("AutoModel", dtype=torch.float32)
-        # Positions of RoBERTa and MPNet start behind the padding index.
-        positions = getattr(model.config, "max_position_embeddings", None) or 512
-        longest = min(tokenizer.model_max_length, positions - 2)
-        return _Loaded(model.eval().to(device), tokenizer, device, longest)
 
     def _require_mean(self) -> None:
         """Raise if the checkpoint says that it makes a sentence's vector in another way."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..contract import Context, kept
-from ..words.spacy_pipelines import DEFAULT, load_pipeline
+from ..words.spacy_pipelines import DEFAULT, load_pipeline, pipeline_identity
 from .scene_graphs import CaptionParser, Graph, ParsedCaption
 
 if TYPE_CHECKING:
@@ -147,11 +147,10 @@ class SpacyParser(CaptionParser):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the versions of spaCy, of the pipeline and of the rules."""
-        meta = _load(self._pipeline).meta
         return {
             "parser": "spacy",
             "spacy": importlib.metadata.version("spacy"),
-            "pipeline": f"{meta['lang']}_{meta['name']} {meta['version']}",
+            "pipeline": pipeline_identity(_load(self._pipeline)),
             "rules": VERSION,
         }
 

@@ -39,7 +39,7 @@ _DETACHMENTS: dict[Kind, tuple[tuple[str, str], ...]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WordNet:
     """A WordNet database.
 
@@ -54,12 +54,6 @@ class WordNet:
     index: dict[Kind, dict[str, str]] = field(repr=False)
     data: dict[Kind, dict[str, str]] = field(repr=False)
     exceptions: dict[Kind, dict[str, list[str]]] = field(repr=False)
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WordNet) and self.digest == other.digest
 
     @lru_cache(maxsize=200_000)  # noqa: B019 - one database lives as long as the process
     def lemma(self, word: str, kind: Kind) -> str:

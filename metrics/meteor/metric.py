@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import MetricError
-from ..contract import PARSEABLE, Context, Metric, kept, require_choice
+from ..contract import PARSEABLE, Context, Metric, grouped, kept, require_choice
 from ..items import Items, Scores
 from ..words import ptb
 from ..words.ptb import tokenize_text
@@ -113,7 +113,7 @@ def align(keys: Sequence[str], timeout: float) -> Iterator[dict[str, list[float]
         MetricError: The jar or the paraphrase table is missing.
     """
     lexicon = lexicon_of(meteor_resources.load())
-    for batch in _batches(keys):
+    for batch in grouped(keys, len, _CHARACTERS_A_BATCH):
         texts = [json.loads(key) for key in batch]
         yield dict(zip(batch, _answers(texts, lexicon, timeout), strict=True))
 
@@ -122,18 +122,6 @@ def align(keys: Sequence[str], timeout: float) -> Iterator[dict[str, list[float]
 def lexicon_of(resources: MeteorTables) -> Lexicon:
     """Return the lexicon of this process, which knows the words of all that was aligned before."""
     return Lexicon(resources)
-
-
-def _batches(keys: Sequence[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for key in keys:
-        if batch and size + len(key) > _CHARACTERS_A_BATCH:
-            yield batch
-            batch, size = [], 0
-        batch.append(key)
-        size += len(key)
-    yield batch
 
 
 def _answers(items: Sequence[Sequence[str]], lexicon: Lexicon, timeout: float) -> list[list[float] | str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,14 @@ from ...adapters.encoders.clip_tokens import reserved_positions
 from ...errors import MetricError, require_counts
 from ...paths import checkpoint_folder
 from ..clip_s import PROMPT
-from ..contract import Context, Metric, images_of
+from ..contract import Cache, Context, Metric, images_of
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint, batches_that_fit
 from ..vectors.features import Features, image_features, over_context, text_features
 from .weights import FILE, PolosWeights, file_identity, load, require_file
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 
 _EPSILON = 1e-12
@@ -68,38 +69,19 @@ def mixed(states: Sequence[TextState], mix: np.ndarray, gamma: float) -> np.ndar
     return (gamma * np.einsum("bld,l->bd", first - means[:, None], scales)).astype(np.float32)
 
 
-@dataclass(frozen=True)
 class TextModel:
     """RoBERTa with its tokenizer.
 
-    Attributes:
-        role: Its name in messages.
-        model: Gives ``hidden_states``.
-        tokenizer: Turns texts into token ids.
-        device: Where the model is.
-        longest: Tokens that a text may have, start and end included.
-        batch: Tokens at once.
+    Args:
+        checkpoint: Where it is.
+        device: Such as ``cpu``; None for a GPU where there is one.
+        layers: How many the mixture is of, embeddings included.
+
+    Raises:
+        MetricError: It cannot be loaded, or has another number of layers.
     """
 
-    role: str
-    model: Any
-    tokenizer: Any
-    device: torch.device
-    longest: int
-    batch: BatchSize = field(default_factory=lambda: BatchSize(_TOKENS_A_BATCH))
-
-    @classmethod
-    def load(cls, checkpoint: Checkpoint, device: str | None, layers: int) -> TextModel:
-        """Load it.
-
-        Args:
-            checkpoint: Where it is.
-            device: Such as ``cpu``; None for a GPU where there is one.
-            layers: How many the mixture is of, embeddings included.
-
-        Raises:
-            MetricError: It cannot be loaded, or has another number of layers.
-        """
+    def __init__(self, checkpoint: Checkpoint, device: str | None, layers: int) -> None:
         import torch
 
         config = checkpoint.load("AutoConfig")
@@ -109,23 +91,24 @@ class TextModel:
                 f"{layers - 1} and the embeddings.",
                 "Polos was trained with princeton-nlp/sup-simcse-roberta-base.",
             )
-        torch_device = find_device(device, MetricError)
-        tokenizer = checkpoint.load("AutoTokenizer")
-        model = checkpoint.load("AutoModel", config=config, dtype=torch.float32).eval().to(torch_device)
-        longest = config.max_position_embeddings - reserved_positions(model)
-        return cls(checkpoint.role, model, tokenizer, torch_device, longest)
+        self.device = find_device(device, MetricError)
+        self._role = checkpoint.role
+        self._tokenizer = checkpoint.load("AutoTokenizer")
+        self.model = checkpoint.load("AutoModel", config=config, dtype=torch.float32).eval().to(self.device)
+        self._longest = config.max_position_embeddings - reserved_positions(self.model)
+        self._batch = BatchSize(_TOKENS_A_BATCH)
 
-    def states(self, texts: Sequence[str]) -> Iterator[tuple[int, TextState | str]]:
-        """Yield the number of each text with its state, or with the reason why it has none, longest first."""
+    def states(self, texts: Sequence[str]) -> tuple[dict[str, TextState], dict[str, str]]:
+        """Return the states of texts, one or more, and why others have none."""
         import torch
 
-        if not texts:
-            return
-        ids: list[list[int]] = self.tokenizer(list(texts), verbose=False)["input_ids"]
-        usable = [number for number, tokens in enumerate(ids) if len(tokens) <= self.longest]
-        for number, tokens in enumerate(ids):
-            if len(tokens) > self.longest:
-                yield number, f"has {len(tokens)} tokens, and the text model takes {self.longest}"
+        ids: list[list[int]] = self._tokenizer(list(texts), verbose=False)["input_ids"]
+        states: dict[str, TextState] = {}
+        faults = {
+            text: f"has {len(tokens)} tokens, and the text model takes {self._longest}"
+            for text, tokens in zip(texts, ids, strict=True)
+            if len(tokens) > self._longest
+        }
 
         def run(batch: Sequence[int]) -> list[np.ndarray]:
             with torch.inference_mode():
@@ -142,15 +125,17 @@ class TextModel:
 
         # Texts of one length go together: padding would move states in their last bits.
         by_length: dict[int, list[int]] = {}
-        for number in sorted(usable, key=lambda number: len(ids[number]), reverse=True):
-            by_length.setdefault(len(ids[number]), []).append(number)
+        for number in sorted(range(len(ids)), key=lambda number: len(ids[number]), reverse=True):
+            if texts[number] not in faults:
+                by_length.setdefault(len(ids[number]), []).append(number)
         for length, alike in by_length.items():
             for batch, (first, sums, squares) in batches_that_fit(
-                self.role, self.batch, alike, run, lambda number: len(ids[number])
+                self._role, self._batch, alike, run, lambda number: len(ids[number])
             ):
                 width = first.shape[-1]
                 for row, number in enumerate(batch):
-                    yield number, TextState(first[row], sums[row], squares[row], length * width)
+                    states[texts[number]] = TextState(first[row], sums[row], squares[row], length * width)
+        return states, faults
 
 
 TEXT_MODEL = "princeton-nlp/sup-simcse-roberta-base"
@@ -234,12 +219,15 @@ class Polos(Metric):
         usable = [item for item in usable if item not in failures]
         remarks = dict(clip.remarks)
         values = np.full(len(items), np.nan)
-        texts = _Texts(items, context, failures, remarks)
         context.progress(0, len(usable))
         size = _ITEMS_AT_ONCE if self.batch == 1 else self.batch
         for start in range(0, len(usable), size):
-            some = usable[start : start + size]
-            compared = self._each_alone(some, texts) if self.batch == 1 else self._together(some, texts)
+            some = {item: (items.candidates[item], *items.references[item]) for item in usable[start : start + size]}
+            compared = (
+                self._each_alone(some, context.cache, failures)
+                if self.batch == 1
+                else self._together(some, failures, remarks)
+            )
             rows = [clip.row(entry) for entry in compared]
             for entry, score in zip(compared, self._head(rows).tolist(), strict=True):
                 values[entry.item] = np.fmax(values[entry.item], score)
@@ -253,49 +241,40 @@ class Polos(Metric):
 
     @cached_property
     def _text_model(self) -> TextModel:
-        return TextModel.load(self._checkpoint, self._device, len(self._weights.mix))
+        return TextModel(self._checkpoint, self._device, len(self._weights.mix))
 
-    def _each_alone(self, some: Sequence[int], texts: _Texts) -> list[_Compared]:
+    def _each_alone(self, texts: _Texts, cache: Cache, failures: dict[int, str]) -> list[_Compared]:
         """Compare captions with references, each text in a separate batch; cached vectors are reused."""
         producer = {**self.fingerprint(), "of": "text"}
-        unique = texts.unique(some)
-        known = dict(texts.context.cache.get_arrays(producer, unique))
-        states, faults = self._states([text for text in unique if text not in known])
+        unique = list(dict.fromkeys(chain.from_iterable(texts.values())))
+        vectors = dict(cache.get_arrays(producer, unique))
+        missing = [text for text in unique if text not in vectors]
+        states, faults = self._text_model.states(missing) if missing else ({}, {})
         new = {text: self._vectors([state])[0] for text, state in states.items()}
-        texts.context.cache.put_arrays(producer, new)
-        vectors = known | new
+        cache.put_arrays(producer, new)
+        vectors |= new
         return [
             _Compared(item, number, vectors[candidate], vectors[reference])
-            for item in texts.without(some, faults)
-            for candidate, *references in [texts.of(item)]
+            for item, (candidate, *references) in _without(texts, faults, failures).items()
             for number, reference in enumerate(references)
         ]
 
-    def _together(self, some: Sequence[int], texts: _Texts) -> list[_Compared]:
+    def _together(self, texts: _Texts, failures: dict[int, str], remarks: dict[int, str]) -> list[_Compared]:
         """Compare captions of a batch with their references."""
-        states, faults = self._states(texts.unique(some))
-        kept = texts.without(some, faults)
-        count = min((len(texts.items.references[item]) for item in kept), default=0)
-        for item in kept:
-            if lost := len(texts.items.references[item]) - count:
-                texts.remarks[item] = f"{lost} of its references are not looked at, as in a released batch"
-        pairs: list[_Compared] = []
-        candidates = self._vectors([states[texts.of(item)[0]] for item in kept]) if kept else ()
-        for number in range(count):
-            references = self._vectors([states[texts.items.references[item][number]] for item in kept])
-            pairs += [_Compared(item, number, *both) for item, *both in zip(kept, candidates, references, strict=True)]
-        return pairs
-
-    def _states(self, texts: Sequence[str]) -> tuple[dict[str, TextState], dict[str, str]]:
-        """Return the states of texts, and why others have none."""
-        states: dict[str, TextState] = {}
-        faults: dict[str, str] = {}
-        for number, state in self._text_model.states(texts) if texts else ():
-            if isinstance(state, str):
-                faults[texts[number]] = state
-            else:
-                states[texts[number]] = state
-        return states, faults
+        states, faults = self._text_model.states(list(dict.fromkeys(chain.from_iterable(texts.values()))))
+        kept = _without(texts, faults, failures)
+        if not kept:
+            return []
+        count = min(map(len, kept.values()))
+        for item, its in kept.items():
+            if lost := len(its) - count:
+                remarks[item] = f"{lost} of its references are not looked at, as in a released batch"
+        candidates, *references = (self._vectors([states[its[n]] for its in kept.values()]) for n in range(count))
+        return [
+            _Compared(item, number, *both)
+            for number, of_items in enumerate(references)
+            for item, *both in zip(kept, candidates, of_items, strict=True)
+        ]
 
     def _vectors(self, states: Sequence[TextState]) -> np.ndarray:
         return mixed(states, self._weights.mix, self._weights.gamma)
@@ -339,37 +318,14 @@ class _Compared:
     r: np.ndarray
 
 
-@dataclass(frozen=True)
-class _Texts:
-    """The texts of items.
+_Texts = Mapping[int, tuple[str, ...]]
+"""Item to its candidate and its references."""
 
-    Attributes:
-        items: The items.
-        context: Where vectors are kept.
-        failures: Receives items with a text that cannot be used.
-        remarks: Receives remarks on items.
-    """
 
-    items: Items
-    context: Context
-    failures: dict[int, str]
-    remarks: dict[int, str]
-
-    def of(self, item: int) -> tuple[str, ...]:
-        """Return the candidate of an item, then its references."""
-        return (self.items.candidates[item], *self.items.references[item])
-
-    def unique(self, some: Sequence[int]) -> list[str]:
-        """Return the distinct texts of items."""
-        return list(dict.fromkeys(text for item in some for text in self.of(item)))
-
-    def without(self, some: Sequence[int], faults: Mapping[str, str]) -> list[int]:
-        """Return the items that have no text of some; the others fail."""
-        for item in some:
-            for text in self.of(item):
-                if text in faults:
-                    self.failures[item] = f"a text {faults[text]}"
-        return [item for item in some if item not in self.failures]
+def _without(texts: _Texts, faults: Mapping[str, str], failures: dict[int, str]) -> _Texts:
+    """Return the items that have no faulty text; the others fail."""
+    failures |= {item: f"a text {faults[text]}" for item, its in texts.items() for text in its if text in faults}
+    return {item: its for item, its in texts.items() if item not in failures}
 
 
 class _ClipVectors:

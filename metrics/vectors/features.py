@@ -210,41 +210,6 @@ def pair_scores(images: Sequence[ImageHandle], texts: Sequence[Sequence[str]], c
         MetricError: The context has no encoder that scores pairs.
         AdapterError: The encoder failed as a whole.
     """
-    hashes = digests(images)
-    keys = [key if isinstance(key, str) else "" for key in hashes]
-    reasons = {
-        number: f"image file: {error.strerror or error}"
-        for number, error in enumerate(hashes)
-        if isinstance(error, OSError)
-    }
-    handles = dict(zip(reversed(keys), reversed(images), strict=True))
-    wanted: dict[str, dict[str, None]] = {}
-    for key, of_image in zip(keys, texts, strict=True):
-        if key:
-            wanted.setdefault(key, {}).update(dict.fromkeys(of_image))
-    scores, failed, remarks = _scored(handles, {key: list(texts) for key, texts in wanted.items()}, context)
-    values, failures = list[float](), dict(reasons)
-    for number, (key, of_image) in enumerate(zip(keys, texts, strict=True)):
-        own = [scores.get(_pair(key, text), np.nan) for text in of_image]
-        values += own
-        if key in failed:
-            failures[number] = failed[key]
-        elif number not in failures and not np.isfinite(own).all():
-            failures[number] = NOT_FINITE
-    remark_of = {number: remarks[key] for number, key in enumerate(keys) if key in remarks}
-    return PairScores(np.array(values, dtype=np.float32), failures, remark_of)
-
-
-def _scored(
-    handles: dict[str, ImageHandle], wanted: dict[str, list[str]], context: Context
-) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
-    """Return scores by pair, and failures and remarks by image.
-
-    Args:
-        handles: Image by its digest.
-        wanted: Digest to the texts that the image is scored with.
-        context: Cache, progress, the encoder.
-    """
     encoder = require_encoder(context)
     if not isinstance(encoder, PairwiseEncoder):
         raise MetricError(
@@ -253,31 +218,50 @@ def _scored(
         )
     producer: dict[str, Any] = {"encoder": encoder.fingerprint(), "of": "pair"}
     remark_producer = {**producer, "remarks": True}
-    pairs = [_pair(key, text) for key, texts in wanted.items() for text in texts]
+    hashes = digests(images)
+    keys = [key if isinstance(key, str) else "" for key in hashes]
+    handles = dict(zip(reversed(keys), reversed(images), strict=True))
+    pairs_of: dict[str, dict[str, str]] = {}
+    for key, of_image in zip(keys, texts, strict=True):
+        if key:
+            pairs_of.setdefault(key, {}).update((text, _pair(key, text)) for text in of_image)
+    pairs = [pair for of_image in pairs_of.values() for pair in of_image.values()]
     scores: dict[str, float] = dict(context.cache.get(producer, pairs))
-    remarks: dict[str, str] = dict(context.cache.get(remark_producer, list(wanted)))
-    missing = {key: [text for text in texts if _pair(key, text) not in scores] for key, texts in wanted.items()}
-    missing = {key: texts for key, texts in missing.items() if texts}
+    remarks: dict[str, str] = dict(context.cache.get(remark_producer, list(pairs_of)))
+    lacking = {
+        key: {text: pair for text, pair in of_image.items() if pair not in scores} for key, of_image in pairs_of.items()
+    }
+    missing = {key: of_image for key, of_image in lacking.items() if of_image}
     failed: dict[str, str] = {}
-    keys, done = list(missing), len(scores)
+    wanted, done = list(missing), len(scores)
     context.progress(done, len(pairs))
-    for batch in encoder.pairs([handles[key] for key in keys], list(missing.values())) if keys else ():
+    for batch in encoder.pairs([handles[key] for key in wanted], list(map(list, missing.values()))) if wanted else ():
         new = {
-            _pair(keys[at], text): score
+            pair: score
             for at, of_image in batch.scores.items()
-            for text, score in zip(missing[keys[at]], of_image.tolist(), strict=True)
+            for pair, score in zip(missing[wanted[at]].values(), of_image.tolist(), strict=True)
             if np.isfinite(score)
         }
-        failed |= {keys[at]: f"image: {reason}" for at, reason in batch.failures.items()}
-        remarked = {keys[at]: remark for at, remark in batch.remarks.items()}
-        if remarked:
+        failed |= {wanted[at]: f"image: {reason}" for at, reason in batch.failures.items()}
+        if remarked := {wanted[at]: remark for at, remark in batch.remarks.items()}:
             context.cache.put(remark_producer, remarked)
+            remarks |= remarked
         context.cache.put(producer, new)
-        scores.update(new)
-        remarks.update(remarked)
-        done += sum(len(missing[keys[at]]) for at in batch.scores.keys() | batch.failures.keys())
+        scores |= new
+        done += sum(len(missing[wanted[at]]) for at in batch.scores.keys() | batch.failures.keys())
         context.progress(done, len(pairs))
-    return scores, failed, remarks
+    values, failures = list[float](), dict[int, str]()
+    for number, (key, of_image) in enumerate(zip(hashes, texts, strict=True)):
+        own = [np.nan if isinstance(key, OSError) else scores.get(_pair(key, text), np.nan) for text in of_image]
+        values += own
+        if isinstance(key, OSError):
+            failures[number] = f"image file: {key.strerror or key}"
+        elif key in failed:
+            failures[number] = failed[key]
+        elif not np.isfinite(own).all():
+            failures[number] = NOT_FINITE
+    remark_of = {number: remarks[key] for number, key in enumerate(keys) if key in remarks}
+    return PairScores(np.array(values, dtype=np.float32), failures, remark_of)
 
 
 def _pair(image: str, text: str) -> str:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from struct import unpack
 
 from ..items import Items
 from .ptb_rules import CHARACTERS, PIECES, PUNCTUATION, RULES
@@ -383,12 +384,7 @@ def _memory() -> tuple[_Words, _Words, _Words]:
 def _in_units(text: str) -> str:
     """Return a caption as the jar reads it: one line, a character for each unit of UTF-16."""
     line = _LONE_SURROGATE.sub("?", _LINE_BREAK.sub(" ", text))
-    return _TWO_UNITS.sub(_two_units, line)
-
-
-def _two_units(character: re.Match[str]) -> str:
-    high, low = divmod(ord(character[0]) - 0x10000, 0x400)
-    return chr(0xD800 + high) + chr(0xDC00 + low)
+    return _TWO_UNITS.sub(lambda character: "".join(map(chr, unpack("<2H", character[0].encode("utf-16-le")))), line)
 
 
 def _without_punctuation(line: str) -> str:

@@ -43,6 +43,11 @@ def load_pipeline(name: str, asking: str, setting: str) -> Any:
     return loaded
 
 
+def pipeline_identity(pipeline: Any) -> str:
+    """Return the name and version of a pipeline."""
+    return "{lang}_{name} {version}".format_map(pipeline.meta)
+
+
 @lru_cache(maxsize=2)
 def _load(name: str) -> Any:
     import spacy  # pyright: ignore[reportMissingImports] - an extra

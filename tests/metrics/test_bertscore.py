@@ -114,7 +114,9 @@ def test_device_that_is_not_there_is_named(roberta: str, make_items: Callable[..
 def test_value_is_the_part_that_was_asked_for_and_all_are_kept(minilm, make_items, cache, monkeypatch):
     items = make_items(["a dog runs", "a cat"], [["a dog"], ["two cats", "the cat sleeps"]])
     first = BertScore(model=minilm, num_layers=5).score(items, Context(cache=cache))
-    monkeypatch.setattr(BertScore, "_load", lambda self: pytest.fail("the encoder was loaded for what is known"))
+    monkeypatch.setattr(
+        "capbench.metrics.bertscore._Encoder", lambda *_: pytest.fail("the encoder was loaded for what is known")
+    )
     for of in ("precision", "recall"):
         again = BertScore(model=minilm, num_layers=5, of=of).score(items, Context(cache=cache))
         np.testing.assert_array_equal(again.values, first.parts[of])

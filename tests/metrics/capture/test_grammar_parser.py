@@ -156,12 +156,12 @@ def test_words_may_be_others_and_count_in_the_fingerprint(tmp_path: Path):
     ("content", "said"),
     [
         ("{", "Expecting"),
-        ("[]", "needs the keys objects, attributes and relations"),
-        ('{"objects": ["dog"]}', "needs the keys"),
-        ('{"objects": "dog", "attributes": [], "relations": {}}', "'objects' is"),
-        ('{"objects": ["dog"], "attributes": [1], "relations": {}}', "'attributes' is"),
-        ('{"objects": ["dog"], "attributes": [], "relations": ["on"]}', "'relations' is"),
-        ('{"objects": ["dog"], "attributes": [], "relations": {"on": ""}}', "'relations' is"),
+        ("[]", "Input should be a valid dictionary"),
+        ('{"objects": ["dog"]}', "attributes: Field required"),
+        ('{"objects": "dog", "attributes": [], "relations": {}}', "objects: Input should be a valid list"),
+        ('{"objects": ["dog"], "attributes": [1], "relations": {}}', "attributes.0: Input should be a valid string"),
+        ('{"objects": ["dog"], "attributes": [], "relations": ["on"]}', "relations: Input should be a valid dict"),
+        ('{"objects": ["dog"], "attributes": [], "relations": {"on": ""}}', "relations.on: String should match"),
     ],
 )
 def test_faulty_list_of_words_is_named(tmp_path: Path, content: str, said: str):
