@@ -221,5 +221,5 @@ def test_tables_are_read_once_a_process(table: Path, tmp_path: Path):
 
 def test_missing_tables_are_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MetricError, match="pycocoevalcap is not installed"):
+    with pytest.raises(MetricError, match="is missing, a file of the package pycocoevalcap"):
         meteor_jar.check(needs_java=False)
