@@ -380,13 +380,13 @@ def require_choice(setting: str, value: object, choices: Sequence[object]) -> No
         raise ValueError(f"'{setting}' must be {', '.join(map(str, choices[:-1]))} or {choices[-1]}, not {value!r}")
 
 
-def require_settings(what: str, takes: Callable[..., Any], given: Iterable[str], own: Collection[str] = ()) -> None:
+def require_settings(user: str, takes: Callable[..., Any], names: Iterable[str], own: Collection[str] = ()) -> None:
     """Raise if something does not take a setting that was given.
 
     Args:
-        what: What messages call it.
+        user: What messages call it.
         takes: What is called with the settings.
-        given: Their names.
+        names: Their names.
         own: Its parameters that are no settings.
 
     Raises:
@@ -395,9 +395,9 @@ def require_settings(what: str, takes: Callable[..., Any], given: Iterable[str],
     known = inspect.signature(takes).parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
         return
-    if unknown := sorted(set(given) - known.keys()):
+    if unknown := sorted(set(names) - known.keys()):
         raise UsageError(
-            f"{what} has no setting '{unknown[0]}'.{did_you_mean(unknown[0], known)}",
+            f"{user} has no setting '{unknown[0]}'.{did_you_mean(unknown[0], known)}",
             f"Its settings: {', '.join(name for name in known if name not in own) or 'none'}.",
         )
 
