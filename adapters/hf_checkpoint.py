@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..errors import AdapterError
 from ..hub import asked_once, require_repository, unreachable
 from .checkpoint_identity import digest_of_files, hub_commit
-from .checkpoints import first_line, first_of, mismatch, remedy_of_folder
+from .checkpoints import first_of, mismatch, remedy_of_folder
 from .contracts import Model
 from .devices import torch_version
 
@@ -85,20 +85,10 @@ class HfSource:
         """
         import transformers
 
-        try:
-            with loading(self.path):
-                # Pickled weights are read as tensors alone (weights_only is the library's default).
-                return getattr(transformers, kind).from_pretrained(
-                    self.path,
-                    revision=self.revision,
-                    config=self.config,
-                    dtype=dtype,
-                    output_loading_info=True,
-                    **settings,
-                )
-        except Exception as error:
-            # The library raises errors of any type: no network, no such model, a damaged file.
-            raise AdapterError(f"{self.path}: {mismatch(str(error))}", self.remedy()) from error
+        own = {"revision": self.revision, "config": self.config, "dtype": dtype}
+        with self.reading():
+            # Pickled weights are read as tensors alone (weights_only is the library's default).
+            return getattr(transformers, kind).from_pretrained(self.path, output_loading_info=True, **own, **settings)
 
     def load_whole(self, kind: str, dtype: torch.dtype | str, used: tuple[str, ...] = ("",), **settings: Any) -> Any:
         """Return a model, to be asked only, of which the weights that are used are all from the checkpoint.
@@ -152,7 +142,8 @@ class HfSource:
                 yield
         except Exception as error:
             # Libraries raise errors of any type: no network, no such model, a damaged file.
-            raise AdapterError(f"{self.path}: {label}{first_line(error)}", self.remedy()) from error
+            why = mismatch(str(error)) or type(error).__name__
+            raise AdapterError(f"{self.path}: {label}{why}", self.remedy()) from error
 
     def remedy(self) -> str:
         """Return what to do where it cannot be loaded."""

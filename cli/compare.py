@@ -18,10 +18,7 @@ follows from the task:
 Runs must be of the same task, version and data; only rows that all have a score for count.
 
 Two tables are printed. The first ranks them, with an interval and a group: those with a letter in common are
-not significantly different at level --alpha. The second has each pair: the difference, its interval, p by a
-paired bootstrap over images, p after Holm's correction for the number of pairs (which gives the letters),
-and, where it applies, p of the classical test for independent rows: Williams for pearson, McNemar for
-accuracy. Overlapping intervals do not mean that two metrics are equal: look at the pair.
+not significantly different at level --alpha. The second has each pair, with p before and after Holm's correction.
 
 examples:
   bench compare runs/flickr8k_expert/no-model/20260101T120000-0a1b2c3d

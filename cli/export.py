@@ -28,10 +28,7 @@ RUN is the folder of a finished run, or a folder below which runs lie.
 
 examples:
   bench export csv runs -o results.csv
-  bench export latex runs/iiw_400 -o table.tex
-  bench export lm-eval runs -o lm_eval_output
   bench export lm-eval --tasks iiw_400 -o lm_eval_tasks
-  bench export pairs --tasks dci_all_scm -o pairs.jsonl
   bench export prompts --tasks flickr8k_expert --metrics clair -o prompts.jsonl
   bench export runs --push_to_hub me/caption-results --samples
 

@@ -13,10 +13,8 @@ OUTPUT = Path("results/leaderboard")
 
 _EPILOG = """\
 build   writes README.md, index.html with a page a run, leaderboard.csv, leaderboard.json and LaTeX tables from
-        the records of finished runs (run.json; samples.parquet for the best and worst captions and for tests
-        between captioners) and nothing else: the same runs give the same bytes on every machine. A record
-        that is damaged, edited by hand, of a newer capbench or a copy of another one is left out and named;
-        runs of a part of the data are marked and not ranked.
+        the records of finished runs and nothing else: the same runs give the same bytes on every machine. A record
+        that is damaged, edited, of a newer capbench or a copy is left out and named.
 check   lists what differs, and exits with 1, when the leaderboard is not up to date with the runs. For CI.
 diff    prints, as a comment in Markdown, what changed since a git revision, or between two leaderboards.
 
@@ -24,10 +22,7 @@ Unless --runs names another folder, it is made of the runs that are kept in resu
 
 examples:
   bench leaderboard build --runs runs --output leaderboard
-  bench leaderboard build
-  bench leaderboard check
   bench leaderboard diff main
-  bench leaderboard diff old/leaderboard.json new/leaderboard.json
 
 'bench leaderboard COMMAND --help' explains a command."""
 

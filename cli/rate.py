@@ -14,11 +14,9 @@ if TYPE_CHECKING:
     from ..benchmarks.rate.session import Session
 
 _EPILOG = """\
-TASK gives images and references, FILE the captions: rows of id and caption, as 'bench import' writes them and
-'--model captions:FILE' reads them. Raters open the printed address, enter their name, and see one image after the
-other, each rater in another order. No page shows which system wrote a caption. An answer is on the disk before the
-next image shows, and the same command resumes the session. Ctrl-C ends it, writes the ratings as rows and a task, and
-prints the agreement of raters; --report does so at any time, without a server.
+TASK gives images and references, FILE the captions: rows of id and caption, as '--model captions:FILE' reads them.
+Raters open the printed address and enter their name; docs/rate.md shows the pages. The same command resumes a session.
+Ctrl-C ends it, writes the ratings as rows and a task, and prints the agreement of raters, as --report does.
 
 what is asked:
   --aspect NAME=LOW-HIGH    a number from LOW to HIGH (0 to 9) of each caption; may be repeated. Words behind a colon,
@@ -30,7 +28,6 @@ examples:
   bench rate iiw_400 --captions a.jsonl b.jsonl --better --sample 100
   bench rate iiw_400 --captions A=a/captions.jsonl B=b/captions.jsonl \\
       --aspect 'precision=1-5: nothing is right | all is right' --aspect recall=1-5
-  bench rate iiw_400                   goes on with ratings/iiw_400
   bench rate iiw_400 --report          who rated how much, agreement, what ±0.05 would need; writes the task
   bench run --include_path ratings/iiw_400 --task iiw_400_rated
 

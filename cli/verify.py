@@ -16,15 +16,12 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. Checked are the
-layout of run.json, its fingerprint and checksum, and the SHA-256 of samples.parquet and of each picture. Records of
-older versions are checked by the checksums that they have. Checksums reveal accidents and careless edits; a forger
-can recompute them, but --again finds changed values.
+layout of run.json, its fingerprint and checksum, and the SHA-256 of samples.parquet and of each picture. Checksums
+reveal accidents and careless edits; a forger can recompute them, but --again finds changed values.
 
 --again scores each run anew, by its task and from the data: captions that a model wrote are those that the run kept,
 encoders and judges are loaded and asked again. Nothing is taken from the store. Values that differ by no more than
-1e-05 are the same; a value that only one of the two has is missing in the other, and the run differs. The table shows
-'not checkable' where a run kept no captions, where data, task, model or what a metric needs is missing here, or where
-images lie outside of the folders of the task and its data (--allow_outside DIR lets them be read).
+1e-05 are the same. 'not checkable' is what kept no captions, or lacks data, task, model or permission here.
 
 --parity takes no RUN. It computes metrics on this machine (its torch, Pillow, transformers, tokenizers, Java) on inputs
 that ship with capbench, and compares them with the values of released code. A component that lacks a package, Java or

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, BenchError, require_counts
 from ...hub import unreachable
-from ..chat.messages import image_of
+from ..chat.messages import conversation, image_of
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding import decoder_of
@@ -79,17 +79,12 @@ class PromptFormat:
             return None
         if self._form != "chat":
             return self._form.replace(_PLACE, prompt)
-        conversation: list[dict[str, Any]] = [
-            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": prompt}]}
-        ]
-        if self._system is not None:
-            system = {"role": "system", "content": [{"type": "text", "text": self._system}]}
-            conversation.insert(0, system)
         # Of several templates by name the library takes its own default.
         template = self._template if isinstance(self._template, str) else None
         try:
+            asked = conversation(prompt, self._system, {"type": "image"})
             return self._processor.apply_chat_template(
-                conversation, chat_template=template, add_generation_prompt=True, tokenize=False
+                asked, chat_template=template, add_generation_prompt=True, tokenize=False
             )
         except Exception as error:
             # A template raises what its author likes.

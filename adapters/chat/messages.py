@@ -16,6 +16,19 @@ _MEDIA_TYPES = {"JPEG": "image/jpeg", "MPO": "image/jpeg", "PNG": "image/png", "
 """Formats that every server reads, by Pillow's name; a crop has none."""
 
 
+def conversation(prompt: str, system: str | None, image: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return a conversation as chat templates of transformers take it.
+
+    Args:
+        prompt: The instruction.
+        system: What goes before it.
+        image: The part that is, or stands for, the image, which goes before the instruction.
+    """
+    content = [*([image] if image else []), {"type": "text", "text": prompt}]
+    before = [] if system is None else [{"role": "system", "content": [{"type": "text", "text": system}]}]
+    return [*before, {"role": "user", "content": content}]
+
+
 def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) -> tuple[list[dict[str, Any]], str]:
     """Return the messages of one request: the system prompt, then the image and the instruction; and a remark.
 
@@ -73,14 +86,8 @@ def image_of(request: CaptionRequest) -> ImageHandle | None:
 
 _LIMITS = ("max_new_tokens", "max_gen_toks", "max_tokens")
 _AS_THEY_ARE = (
-    "frequency_penalty",
-    "min_p",
-    "presence_penalty",
-    "repetition_penalty",
-    "seed",
-    "temperature",
-    "top_k",
-    "top_p",
+    *("frequency_penalty", "min_p", "presence_penalty", "repetition_penalty"),
+    *("seed", "temperature", "top_k", "top_p"),
 )
 _KNOWN = (*_LIMITS, *_AS_THEY_ARE, "do_sample", "num_beams", "until")
 _DRAWING: dict[str, tuple[float, ...]] = {"temperature": (0,), "top_p": (1,), "top_k": (0, -1), "min_p": (0,)}

@@ -203,19 +203,9 @@ class BlipItm(HfPairs):
         return source.load_whole("BlipForImageTextRetrieval", dtype)
 
     def _enc_id(self) -> int:
-        """Return the id of [ENC]: the tokenizer's, or the one behind [DEC], which converted checkpoints leave out.
-
-        Raises:
-            AdapterError: The vocabulary has no place for it.
-        """
-        text = self._source.config.text_config
-        token_id = int(self._tokenizer.get_vocab().get(_ENC, text.bos_token_id + 1))
-        if token_id >= text.vocab_size:
-            raise AdapterError(
-                f"{self.name}: has no token {_ENC}: id {token_id} of a vocabulary of {text.vocab_size}.",
-                "Set first_token=cls to do without it.",
-            )
-        return token_id
+        """Return the id of [ENC]: the tokenizer's, or the one behind [DEC], which converted checkpoints leave out."""
+        behind = self._source.config.text_config.bos_token_id + 1
+        return int(self._tokenizer.get_vocab().get(_ENC, behind))
 
     def _image_tokens(self, pixels: torch.Tensor) -> torch.Tensor:
         return self._model.vision_model(pixel_values=pixels).last_hidden_state

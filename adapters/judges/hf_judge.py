@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import AdapterError, require_counts
+from ..chat.messages import conversation
 from ..checkpoint_identity import PretrainedModel, checkpoint_identity
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
 from ..decoding.generating import SeededChoice, generator_of
@@ -114,13 +115,9 @@ class HfJudge(PretrainedModel, Judge):
         return Judged(judgements, failures)
 
     def _messages(self, request: JudgeRequest, read: ReadImage | None) -> list[dict[str, Any]]:
-        text = {"type": "text", "text": request.prompt}
-        content = [text]
-        if read is not None:
-            content = [{"type": "image", "image": read.image.convert("RGB")}, text]
-        said = self.system if request.system is None else request.system
-        system = [{"role": "system", "content": [{"type": "text", "text": said}]}]
-        return [*(system if said else []), {"role": "user", "content": content}]
+        system = self.system if request.system is None else request.system
+        image = {"type": "image", "image": read.image.convert("RGB")} if read else None
+        return conversation(request.prompt, system or None, image)
 
     def _answer(
         self, model: _Loaded, conversations: list[list[dict[str, Any]]], requests: Sequence[JudgeRequest]

@@ -227,14 +227,6 @@ def test_setting_without_meaning_is_an_error(blip: Path, flava: Path, kind: Any,
         kind(str(blip if kind is BlipItm else flava), device="cpu", **settings)
 
 
-def test_blip_without_a_place_for_enc_says_what_does_without(tmp_path: Path):
-    folder = make_tiny_blip(tmp_path, vocab_size=82)
-    with pytest.raises(AdapterError, match=r"has no token \[ENC\]") as raised:
-        BlipItm(str(folder), device="cpu")
-    assert "first_token=cls" in raised.value.hint
-    BlipItm(str(folder), device="cpu", first_token="cls")
-
-
 def test_checkpoint_of_another_kind_or_without_a_match_head_is_an_error(blip: Path, flava: Path, tmp_path: Path):
     from safetensors.torch import load_file, save_file
 
