@@ -42,13 +42,8 @@ def released(answer: str) -> Said:
 def strict(answer: str) -> Said:
     """Return the lower-cased first word of an answer if it is yes or no."""
     first = _FIRST_WORD.search(answer)
-    match first[0].lower() if first else "":
-        case "yes":
-            return "yes"
-        case "no":
-            return "no"
-        case _:
-            return "neither"
+    word = first[0].lower() if first else ""
+    return word if word in ("yes", "no") else "neither"
 
 
 TERMS = ("yes_right", "yes_wrong", "no_right", "no_wrong", "neither_yes", "neither_no")

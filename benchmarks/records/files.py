@@ -60,11 +60,10 @@ def _put_in_place(draft: Path, folder: Path) -> Path:
     for name in names:
         try:
             put_in_place(draft, name)
+            return name
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        else:
-            return name
     raise AssertionError("there is always another name")
 
 

@@ -101,7 +101,8 @@ def read_task_run(place: Path) -> TaskRun:
     """
     record = read_record(place)
     try:
-        return TaskRun.recorded(record, place if place.is_dir() else place.parent)
+        folder = place if place.is_dir() else place.parent
+        return TaskRun(record, list(record.results.values()), folder, record.failures)
     except DataError as error:
         raise DataError(f"{place}: {error.message}", error.hint) from error
 

@@ -35,11 +35,6 @@ class TaskRun:
     outside: str = ""
     table: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
-    @classmethod
-    def recorded(cls, record: Record, folder: Path) -> TaskRun:
-        """Return a run as its record has it."""
-        return cls(record, list(record.results.values()), folder, record.failures)
-
     @cached_property
     def samples(self) -> Any:
         """A row a sample, as pyarrow table: id, candidate, references, ratings, score of each metric.

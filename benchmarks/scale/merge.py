@@ -78,16 +78,12 @@ class ShardedCorpus:
 
     def collect(self, shards: Generator[Shard, None, Summary]) -> Iterator[ShardRef]:
         """Yield each shard once its texts are in files."""
-        while True:
-            try:
-                shard = next(shards)
-            except StopIteration as end:
-                self._summary = end.value
-                return
-            ref = self._add(shard)
-            # Release its texts while it is scored and the next one is made.
-            del shard
-            yield ref
+
+        def every() -> Iterator[Shard]:
+            self._summary = yield from shards
+
+        # Holds no shard while it is scored and the next one is made.
+        return map(self._add, every())
 
     def _add(self, shard: Shard) -> ShardRef:
         self._hashes.add(shard)

@@ -194,16 +194,8 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
     """
     import pyarrow as pa
 
-    def array(known: Sequence[Any]) -> np.ndarray:
-        number, kind, shape = known
-        return np.ndarray(shape, kind, blobs[number])
-
-    def one_of(kind: type[Any], known: dict[str, Any]) -> Any:
-        # Handles are hashed.
-        return kind(**{k: tuple(v) if k in ("box", "span") and v else v for k, v in known.items()})
-
     builders: dict[str, Callable[[Any], Any]] = {
-        "array": array,
+        "array": lambda known: np.ndarray(known[2], known[1], blobs[known[0]]),
         "bytes": lambda number: blobs[number].to_pybytes(),
         "set": frozenset,
         "dict": dict,
@@ -220,8 +212,11 @@ def decode(content: Any, originals: Originals = Originals()) -> Any:
         name = key.removeprefix(_MARK) if key.startswith(_MARK) else ""
         if name in builders:
             return builders[name](known[key])
-        # Other names, such as those of arrays, may have the prefix, too.
-        return one_of(_CLASSES[name], known[key]) if name in _CLASSES else known
+        if name not in _CLASSES:
+            # Other names, such as those of arrays, may have the prefix, too.
+            return known
+        # Handles are hashed.
+        return _CLASSES[name](**{k: tuple(v) if k in ("box", "span") and v else v for k, v in known[key].items()})
 
     try:
         batch = pa.ipc.open_file(content).get_batch(0)

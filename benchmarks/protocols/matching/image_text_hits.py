@@ -124,24 +124,9 @@ def preferred(own: np.ndarray, rivals: np.ndarray, ties: Ties) -> float:
     return _TIE[ties] if least == most else float(least > most)
 
 
-@dataclass(frozen=True)
-class Square:
-    """The result of two images and two captions; each value is 1 or 0.
-
-    Attributes:
-        text: Each image prefers its own caption.
-        image: Each caption prefers its own image.
-        group: Both.
-        cosines: ``[2, 2]``, or scores of pairs, of image (row) and caption (column).
-    """
-
-    text: float
-    image: float
-    group: float
-    cosines: np.ndarray
-
-
-def match_square(first: Likeness, second: Likeness, ties: Ties = "wrong") -> Square:
+def match_square(
+    first: Likeness, second: Likeness, ties: Ties = "wrong"
+) -> tuple[tuple[float, float, float], np.ndarray]:
     """Return whether two images and two captions match each other.
 
     Source: Thrush et al. 2022 (Winoground), section 3.2, where all comparisons are strict.
@@ -150,6 +135,10 @@ def match_square(first: Likeness, second: Likeness, ties: Ties = "wrong") -> Squ
         first: An image with its caption; the other caption is its negative.
         second: The other image, likewise.
         ties: The credit where two are equal: ``wrong`` or ``right``.
+
+    Returns:
+        1 or 0 for text (each image prefers its own caption), image (each caption prefers its own image) and group
+        (both); and ``[2, 2]`` the cosines, or scores of pairs, of image (row) and caption (column).
     """
     rows = [np.concatenate([entry.own, entry.rivals]) for entry in (first, second)]
     cosines = np.array([rows[0], rows[1][::-1]])
@@ -160,7 +149,7 @@ def match_square(first: Likeness, second: Likeness, ties: Ties = "wrong") -> Squ
         return bool((own >= other).all() if ties == "right" else (own > other).all())
 
     text, image = right(cosines), right(cosines.T)
-    return Square(float(text), float(image), float(text and image), cosines)
+    return (float(text), float(image), float(text and image)), cosines
 
 
 def _cosines(texts: np.ndarray, image: np.ndarray) -> np.ndarray:

@@ -238,16 +238,16 @@ def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iter
 
 def _square(first: ScoredEntry, second: ScoredEntry, *, settings: MatchingSettings) -> _MatchRow:
     """Return the result of two images and two captions."""
-    hits = match_square(first.likeness, second.likeness, settings.ties)
+    hits, cosines = match_square(first.likeness, second.likeness, settings.ties)
     image = first.entry.image
     return _MatchRow(
         (first.entry, second.entry),
-        (hits.text, hits.image, hits.group),
+        hits,
         {
             "id": image,
             "candidates": [first.entry.captions[0], second.entry.captions[0]],
-            **{f"{name}_hit": getattr(hits, name) for name in _SQUARE},
-            "cosines": hits.cosines.ravel().tolist(),
+            **{f"{name}_hit": hit for name, hit in zip(_SQUARE, hits, strict=True)},
+            "cosines": cosines.ravel().tolist(),
         },
         (image,) if any(cut_to_one([first, second])) else (),
     )
