@@ -45,7 +45,10 @@ class Contrastive(Generating):
     noise_step: int = 500
     seed: int = 0
 
-    rows = 2  # pyright: ignore[reportIncompatibleMethodOverride]
+    @property
+    def rows(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Sequences that are computed at once for one sample."""
+        return 2
 
     def samples(self, samples: Sequence[CaptionSample]) -> Sequence[CaptionSample]:
         """Return the samples twice: the second half becomes noisy."""
