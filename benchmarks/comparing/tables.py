@@ -78,7 +78,7 @@ def _pair_rows(comparison: Comparison) -> list[dict[str, str]]:
 
     def is_least(pair: Pair) -> bool:
         resamples = pair.interval.resamples
-        return bool(resamples and pair.p) and pair.p < 1.01 * least_p(resamples, comparison.images)
+        return bool(resamples and pair.p and pair.p < 1.01 * least_p(resamples, comparison.images))
 
     return [
         {
