@@ -15,7 +15,7 @@ import torch
 from capbench.adapters.aliases import resolve_model
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened
-from capbench.recipes.training.loop import AdamSteps
+from capbench.recipes.training.loop import adam_of, clipped_norm, take_step
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 
@@ -34,13 +34,14 @@ def main() -> None:
     ]  # fmt: skip
     loaded = load_recipe("shapes_pacspp", changes)
     trainer = opened(TrainingCall(loaded, TrainingProcesses("cpu")))
-    taking = AdamSteps(trainer.parameters, loaded.recipe.optimiser)
+    optimiser = loaded.recipe.optimiser
+    own = adam_of(trainer.parameters, optimiser)
 
     def ours(step: int) -> None:
-        taking.clear()
+        own.zero_grad()
         trainer.backward(step)
-        taking.norm()
-        taking.take(1e-6)
+        clipped_norm(trainer.parameters.values(), optimiser)
+        take_step(own, 1e-6)
 
     trainable = resolve_model(options.model).to_trainable("cpu")
     trainable.module.requires_grad_(True)
@@ -54,8 +55,8 @@ def main() -> None:
         images = torch.nn.functional.normalize(trainable.encode_images(inputs), dim=1)
         texts = torch.nn.functional.normalize(trainable.encode_texts(trainable.text_inputs(drawn.texts)), dim=1)
         pairs = trainable.module.logit_scale.exp() * images @ texts.T
-        own = torch.arange(len(pairs))
-        loss = torch.nn.functional.cross_entropy(pairs, own) + torch.nn.functional.cross_entropy(pairs.T, own)
+        partners = torch.arange(len(pairs))
+        loss = sum(torch.nn.functional.cross_entropy(side, partners) for side in (pairs, pairs.T))
         (loss / 2).backward()
         torch.nn.utils.clip_grad_norm_(trainable.module.parameters(), float("inf"))
         adam.step()

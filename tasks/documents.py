@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import DataError, TaskError
@@ -68,11 +68,7 @@ class RowsByNeed(Sequence[Mapping[str, Any]]):
                 yield row
         self._require_unchanged(count)
 
-    @overload
-    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Mapping[str, Any]]: ...
-    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+    def __getitem__(self, index: int | slice) -> Any:
         """Return one row, or several."""
         numbers = range(self.total)[index]
         if isinstance(numbers, int):
@@ -138,8 +134,7 @@ def reader_of(
         source: Its data card, if it has one.
 
     Raises:
-        TaskError: The reader does not take what it is called with.
-        DataError: It reads a path, and nothing names one.
+        TaskError: The reader does not take what it is called with, or reads a path, and nothing names one.
     """
     function = task.custom_dataset
     assert function is not None  # noqa: S101 - see Args
@@ -151,30 +146,16 @@ def reader_of(
     else:
         # As lm-eval calls it; what both name is the reader's argument.
         arguments, keywords = (), {**task.metadata, **task.dataset_kwargs}
-    signature = inspect.signature(read)
-    if error := _binding_error(signature, arguments, keywords):
-        if not arguments and not _binding_error(signature, (path,), task.dataset_kwargs):
-            raise DataError(
-                f"task '{task.task}': its data is not on this machine.",
-                f"Name it with --data {task.task}=PATH, or in the task file as dataset_path: {function} reads a path.",
-            )
+    try:
+        inspect.signature(read).bind(*arguments, **keywords)
+    except TypeError as error:
         called = ", ".join([*map(str, arguments), *(f"{name}=" for name in keywords)])
         raise TaskError(
             f"{place}: cannot be called with ({called}): {error}",
-            "It gets a path (of --data TASK=PATH, dataset_path or a data card) and dataset_kwargs; "
+            f"It gets a path (of --data {task.task}=PATH, dataset_path or a data card) and dataset_kwargs; "
             "without a path, metadata and dataset_kwargs, as in lm-eval: accept **kwargs.",
-        )
+        ) from error
     return lambda: _split(read(*arguments, **keywords), task, place)
-
-
-def _binding_error(
-    signature: inspect.Signature, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
-) -> TypeError | None:
-    try:
-        signature.bind(*arguments, **keywords)
-    except TypeError as error:
-        return error
-    return None
 
 
 def _split(documents: Any, task: TaskConfig, place: str) -> Iterable[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..errors import DataError, did_you_mean
+from ..errors import DataError
 from ..rows import BadRow, Row, no_such_file, parse_number, read_rows
 from .schema import Join
 
@@ -74,7 +74,7 @@ class JoinedFile:
         matched, self.without = False, []
         nulls = dict.fromkeys(name for row in self.rows.values() for name in row)
         for number, document in enumerate(documents):
-            values = [self._value(document, column) for column in self.join.on]
+            values = [document.get(column) for column in self.join.on]
             key = self._key(self.join.on, values)
             if None not in values and (row := self.rows.get(key)) is not None:
                 matched = True
@@ -139,15 +139,6 @@ class JoinedFile:
                     f"task '{self.task}': join: {place}: column '{column}' {error}", "'mean' names columns of numbers."
                 ) from error
         return total / len(rows)
-
-    def _value(self, document: Mapping[str, Any], column: str) -> Any:
-        try:
-            return document[column]
-        except KeyError:
-            raise DataError(
-                f"task '{self.task}': join: documents have no column '{column}'.{did_you_mean(column, document)}",
-                f"Columns: {', '.join(document)}. 'on' takes {{COLUMN OF DOCUMENTS: COLUMN OF THE FILE}}, too.",
-            ) from None
 
     def _require_agreement(self, number: int, document: Mapping[str, Any], row: Row) -> None:
         for column in row.keys() & document.keys():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from ..boundary import Boundary, OutsideFile
 
@@ -72,11 +72,7 @@ class RowsWithImages(Sequence[Mapping[str, Any]]):
         for number, row in enumerate(rows):
             yield {**row, self._column: self._image(number)}
 
-    @overload
-    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Mapping[str, Any]]: ...
-    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+    def __getitem__(self, index: int | slice) -> Any:
         """Return one row, or several."""
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]

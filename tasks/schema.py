@@ -116,6 +116,19 @@ def _as_pairs(value: Any) -> Any:
     return {name: name for name in names} if isinstance(names, list) else names
 
 
+def require_choice(key: str, value: str, known: Sequence[str]) -> None:
+    """Raise if an argument of a reader has a value that is none of those that are known.
+
+    Raises:
+        TaskError: So it is.
+    """
+    if value not in known:
+        raise TaskError(
+            f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(str(value), known)}",
+            f"Known: {', '.join(known)}.",
+        )
+
+
 def _check_function(value: Any) -> Any:
     if not isinstance(value, FunctionReference | None):
         raise ValueError(f"expected '!function module.name', found {value!r}")
@@ -151,7 +164,9 @@ _Function = Annotated[FunctionReference | None, BeforeValidator(_check_function)
 _Templates = Annotated[Template | list[Template] | dict[str, Template], BeforeValidator(_check_templates)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A section whose unknown keys are errors."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
@@ -212,7 +227,7 @@ ROWS_OF = "rows of "
 """Stands before the name of a category in the name of its check."""
 
 
-class Checks(_Strict):
+class Checks(Strict):
     """What a right copy of the data holds; anything else fails before work starts."""
 
     documents: int | None = None
@@ -236,7 +251,7 @@ class Checks(_Strict):
         return counts | {f"{ROWS_OF}{name}": count for name, count in self.categories.items()}
 
 
-class Join(_Strict):
+class Join(Strict):
     """A file of which each document takes the columns of one row."""
 
     file: _Names
@@ -270,7 +285,7 @@ class Join(_Strict):
         return ", ".join(self.file)
 
 
-class PublishedTable(_Strict):
+class PublishedTable(Strict):
     """The published table that results are compared with."""
 
     paper: str
@@ -287,7 +302,7 @@ class PublishedTable(_Strict):
     """Name of a result's statistic to the published one's, where they differ."""
 
 
-class TaskConfig(_Strict):
+class TaskConfig(Strict):
     """One task. Keys that lm-eval has keep its names and meaning."""
 
     task: str

@@ -5,22 +5,18 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ..access import Request, requests_of
 from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import TaskError
 from ..paths import is_file
 from ..permissions import Permissions, is_installed, permitted
-from .schema import TaskConfig, faults_of
+from .schema import Strict, TaskConfig, faults_of
 from .yaml_files import PACKAGE_ROOT, ParsedFile, display_path, parse
 
 
-class _Card(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SourceFile(_Card):
+class SourceFile(Strict):
     """A file that a reader expects in the data set's folder."""
 
     path: str
@@ -31,7 +27,7 @@ class SourceFile(_Card):
     """Whether nothing works without it."""
 
 
-class Download(_Card):
+class Download(Strict):
     """Something that may be fetched without a login."""
 
     url: str | None = None
@@ -58,7 +54,7 @@ class Download(_Card):
         return self
 
 
-class DataSource(_Card):
+class DataSource(Strict):
     """A data card."""
 
     title: str

@@ -119,7 +119,8 @@ def k_means(points: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
     with warnings.catch_warnings():
         # Of clusters that have become empty.
         warnings.simplefilter("ignore", UserWarning)
-        starts = [kmeans2(points, count, _STEPS, minit="++", seed=rng) for _ in range(_STARTS)]
+        # SciPy 1.14 does not know "rng".
+        starts = [kmeans2(points, count, _STEPS, minit="++", seed=rng) for _ in range(_STARTS)]  # pyright: ignore[reportCallIssue]
     return min(starts, key=lambda start: ((points - start[0][start[1]]) ** 2).sum())[1]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ...errors import UsageError
-from ..training.schema import Loaded, Strict, change_value
+from ..training.schema import Loaded, Strict, change_value, digest_without
 
 FOLDER = Path(__file__).parent / "pipelines"
 """Pipelines that ship."""
@@ -90,7 +90,7 @@ class SynthesisPipeline(Strict):
 
     def fingerprint(self) -> str:
         """Return a hash of everything that determines the output."""
-        return self.digest_without("description", "paper", "choices", "judged")
+        return digest_without(self, "description", "paper", "choices", "judged")
 
 
 class LoadedPipeline(Loaded[SynthesisPipeline]):

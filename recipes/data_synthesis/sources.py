@@ -17,8 +17,7 @@ from ...errors import DataError, UsageError
 from ...rows import SUFFIXES, BadRow, load_json, no_such_file, read_rows
 from ...tasks.index import build_index
 from ...tasks.locate import DataLocations
-from ...tasks.schema import load_task
-from ..training.rows import image_fault, no_rows, walked
+from ..training.rows import image_fault, no_rows, only_task, walked
 from .contract import PipelineRow
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -175,13 +174,9 @@ def _of_task(
 ) -> Iterator[PipelineRow | BadRow]:
     """Yield a row per document, with its ``references`` and ``boxes`` if the task has them."""
     try:
-        entries = build_index(include_path).resolve([name])
+        task, path = only_task(build_index(include_path), name, "--data")
     except UsageError as error:
         raise UsageError(f"--data {name}: not a folder, a file or a task: {error.message}", error.hint) from error
-    if len(entries) != 1:
-        raise UsageError(f"--data {name}: the name matches {len(entries)} tasks", "Name one task.")
-    path = entries[0].path
-    task, _ = load_task(path)
     locations = DataLocations.from_environment({}, allow_outside)
     for row in walked(task, path, locations, "doc_to_target", "doc_to_boxes"):
         if isinstance(row, BadRow):

@@ -27,7 +27,7 @@ from .contract import ROLES, NotGenerated, PipelineModels, PipelineRow, RowFile,
 from .report import Report, judged, lengths, require_judges, write_report
 from .schema import LoadedPipeline, PipelineModel
 from .sources import SourceRows, read_input, with_digests
-from .writing import OF_DCI, write_output
+from .writing import OF_DCI, claim, write_output
 
 SHARDS = 8
 """Shards per window; missing rows of a window fill its shards."""
@@ -93,26 +93,26 @@ def require_values(built: Sequence[Stage], loaded: LoadedPipeline, available: Co
         DataError: Names the value and its reader.
     """
     known = set(available)
-
-    def require(label: str, *wanted: str) -> None:
-        for value in wanted:
-            if value not in known:
-                raise DataError(
-                    f"{label} '{value}', which no earlier stage makes and some rows lack; "
-                    f"available: {', '.join(sorted(known)) or 'an image per row'}.{did_you_mean(value, known)}",
-                    "Add it to the data, or add a stage that makes it.",
-                )
-
     for stage in built:
-        require(f"stage '{stage.name}' reads", *stage.reads())
+        _require(f"stage '{stage.name}' reads", stage.reads(), known)
         if (added := stage.makes()) is None:
             return
         known.update(added)
     output, judged = loaded.pipeline.output, loaded.pipeline.judged
     # Of "summaries.base" only the row can say whether it has the second.
-    require("the output needs", *(key.partition(".")[0] for key in output.columns.values()))
-    require("the output needs", *(OF_DCI if output.form == "dci" else ()))
-    require("'judged' reads", *(key.partition(".")[0] for key in (judged.texts.values() if judged else ())))
+    _require("the output needs", [key.partition(".")[0] for key in output.columns.values()], known)
+    _require("the output needs", OF_DCI if output.form == "dci" else (), known)
+    _require("'judged' reads", [key.partition(".")[0] for key in (judged.texts.values() if judged else ())], known)
+
+
+def _require(label: str, keys: Iterable[str], known: Collection[str]) -> None:
+    for key in keys:
+        if key not in known:
+            raise DataError(
+                f"{label} '{key}', which no earlier stage makes and some rows lack; "
+                f"available: {', '.join(sorted(known)) or 'an image per row'}.{did_you_mean(key, known)}",
+                "Add it to the data, or add a stage that makes it.",
+            )
 
 
 @dataclass(frozen=True)
@@ -214,13 +214,7 @@ class Synthesis:
         """
         left = source
         for number, stage in enumerate(self.stages):
-            if missing := next((key for key in stage.reads() if key not in left.keys), None):
-                row = next(row for row in left if missing not in row.values)
-                raise DataError(
-                    f"row {row.id} has no '{missing}', which stage '{stage.name}' reads; "
-                    f"it has {', '.join(row.values)}",
-                    "Add it to the data, or add a stage that makes it.",
-                )
+            _require(f"stage '{stage.name}' reads", stage.reads(), left.keys)
             facts = StageFacts(stage.name, len(left), kept=stage.settings.on_failure == "keep")
             rows = self._through(stage, left, facts)
             if stage.chooses:
@@ -434,16 +428,8 @@ def _own(output: Path, name: str) -> Generator[tuple[Path, Path]]:
     Raises:
         DataError: The folder belongs to another pipeline.
     """
-    mark, work = output / PIPELINE, output / WORK
-    output.mkdir(parents=True, exist_ok=True)
-    # A folder with a mark only is free: its pipeline wrote nothing.
-    if any(path != mark for path in output.iterdir()):
-        owner = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
-        if owner is None:
-            raise DataError(f"{output} has files of no pipeline", "Name an empty folder with --output.")
-        if owner != name:
-            raise DataError(f"{output} holds the output of pipeline '{owner}'", "Name another folder with --output.")
-    mark.write_text(f"{name}\n", encoding="utf-8")
+    claim(output, PIPELINE, name, "pipeline")
+    work = output / WORK
     remove_abandoned(work.glob(f"{ROWS}*"), ROWS)
     # Another process may run the same pipeline at the same time.
     rows = work / (ROWS + own_name())

@@ -24,6 +24,32 @@ OF_DCI = ("mask_data", "summaries", "negatives", "clip_scores")
 _PERHAPS_OF_DCI = ("short_caption", "extra_caption", "mask_keys")
 
 
+def claim(output: Path, mark: str, owner: str, kind: str) -> None:
+    """Create an output folder, and mark it.
+
+    Args:
+        output: The folder.
+        mark: The name of the file with its owner.
+        owner: What writes into it.
+        kind: What owners are called.
+
+    Raises:
+        DataError: It belongs to another owner, or has files of none.
+    """
+    path = output / mark
+    output.mkdir(parents=True, exist_ok=True)
+    # A folder with a mark only is free: its owner wrote nothing.
+    if any(file != path for file in output.iterdir()):
+        if not path.is_file():
+            raise DataError(f"{output} has files of no {kind}", "Name an empty folder with --output.")
+        if (known := path.read_text(encoding="utf-8").strip()) != owner:
+            raise DataError(
+                f"{output} holds the output of another {kind}: {known}, not {owner}",
+                "Name another folder with --output, or remove this one; only the turns of a loop may change.",
+            )
+    write_whole(path, f"{owner}\n")
+
+
 def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Path:
     """Write rows, and return the file or folder.
 

@@ -14,7 +14,7 @@ from ...adapters.aliases import resolve_model
 from ...atomic_files import write_whole
 from ...benchmarks.records.reading import read_task_run
 from ...benchmarks.scale.executors import Executor
-from ...errors import AdapterError, BenchError, DataError, MetricError, UsageError, as_one
+from ...errors import AdapterError, BenchError, MetricError, UsageError, as_one
 from ...permissions import Permissions, permit
 from ...progress import Progress, silent
 from ...rows import BadRow, load_json, read_rows
@@ -22,6 +22,7 @@ from ..data_synthesis import synthesis
 from ..data_synthesis.contract import StageFacts
 from ..data_synthesis.schema import SynthesisPipeline
 from ..data_synthesis.synthesis import SynthesisCall
+from ..data_synthesis.writing import claim
 from ..training import execution as training
 from ..training.contract import TrainingCall
 from ..training.judging import JudgedRun, judged, require_judges
@@ -231,7 +232,8 @@ def run_loop(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporter
             f"a loop runs in one process, not in {call.processes.count}",
             "Start it without accelerate; --processes and --engine distribute data synthesis.",
         )
-    _require_own(call, output)
+    mark = json.dumps({"loop": loop.loop, "fingerprint": call.loaded.fingerprint()})
+    claim(output, MARK, mark, "loop")
     folders = [output / f"turn-{number}" for number in range(loop.turns + 1)]
     if not all((folder / FINISHED).is_file() for folder in folders):
         for _ in dry_run(call):
@@ -288,24 +290,3 @@ def _finished(call: LoopCall, folder: Path, number: int) -> LoopTurn:
     judges = call.loaded.loop.judge
     runs = [JudgedRun(judges[judge], read_task_run(folder / run)) for judge, run in kept["runs"]]
     return LoopTurn(number, kept["rows"], runs, kept["remarks"])
-
-
-def _require_own(call: LoopCall, output: Path) -> None:
-    """Create the folder, and mark it as this loop's.
-
-    Raises:
-        DataError: It belongs to another loop.
-    """
-    mark, fingerprint = output / MARK, call.loaded.fingerprint()
-    if mark.is_file():
-        content = load_json(mark)
-        if content["fingerprint"] != fingerprint:
-            raise DataError(
-                f"{output} holds turns of loop '{content['loop']}' with other settings, data or tasks",
-                "Name another folder with --output, or remove this one; only the number of turns may change.",
-            )
-        return
-    output.mkdir(parents=True, exist_ok=True)
-    if any(output.iterdir()):
-        raise DataError(f"{output} has files of no loop", "Name an empty folder with --output.")
-    write_whole(mark, json.dumps({"loop": call.loaded.loop.loop, "fingerprint": fingerprint}) + "\n")

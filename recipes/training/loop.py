@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,53 +132,31 @@ def rate_at(step: int, steps: int, optimiser: Optimiser, schedule: RateSchedule)
     return schedule.floor + (optimiser.rate - schedule.floor) * share
 
 
-class AdamSteps:
-    """AdamW.
+def adam_of(parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimiser) -> torch.optim.AdamW:
+    """Return AdamW with a recipe's settings.
 
     Args:
         parameters: The trainable parameters by name.
-        optimiser: Its settings.
+        optimiser: The settings.
     """
+    import torch
 
-    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimiser) -> None:
-        import torch
+    settings = optimiser.model_dump(include={"betas", "eps", "weight_decay"})
+    return torch.optim.AdamW(list(parameters.values()), lr=optimiser.rate, **settings)
 
-        self._parameters = parameters
-        self._clip = optimiser.clip
-        settings = optimiser.model_dump(include={"betas", "eps", "weight_decay"})
-        self._adam = torch.optim.AdamW(list(parameters.values()), lr=optimiser.rate, **settings)
 
-    def clear(self) -> None:
-        """Clear the gradients."""
-        self._adam.zero_grad()
+def take_step(adam: torch.optim.AdamW, rate: float) -> None:
+    """Update the parameters at a learning rate."""
+    for group in adam.param_groups:
+        group["lr"] = rate
+    adam.step()
 
-    def norm(self) -> float:
-        """Clip the gradients, and return their norm before."""
-        import torch
 
-        return float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._clip or math.inf))
+def clipped_norm(parameters: Iterable[torch.nn.Parameter], optimiser: Optimiser) -> float:
+    """Clip gradients, and return their norm before."""
+    import torch
 
-    def take(self, rate: float) -> None:
-        """Update the parameters."""
-        for group in self._adam.param_groups:
-            group["lr"] = rate
-        self._adam.step()
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return the optimiser's state, ``NAME/KIND`` to a tensor."""
-        return {
-            f"{name}/{kind}": value
-            for name, parameter in self._parameters.items()
-            for kind, value in self._adam.state[parameter].items()
-        }
-
-    def restore(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Restore a state of :meth:`state`."""
-        for key, value in state.items():
-            name, _, kind = key.rpartition("/")
-            parameter = self._parameters[name]
-            # Its step counter stays on the CPU.
-            self._adam.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
+    return float(torch.nn.utils.clip_grad_norm_(parameters, optimiser.clip or math.inf))
 
 
 @dataclass(frozen=True)
@@ -233,7 +211,7 @@ class Loop:
         self._trainer = trainer
         self._folder = folder
         self._processes = processes
-        self._optimiser = AdamSteps(trainer.parameters, recipe.optimiser)
+        self._adam = adam_of(trainer.parameters, recipe.optimiser)
         self._steps = steps_of(recipe, trainer)
         self.state = TrainingState(fingerprint)
         if (folder / LAST).is_file():
@@ -271,15 +249,15 @@ class Loop:
         step = self.state.step
         rate = rate_at(step, self._steps, self._recipe.optimiser, self._recipe.schedule)
         began = time.monotonic()
-        self._optimiser.clear()
+        self._adam.zero_grad()
         losses = self._trainer.backward(step)
-        norm = self._optimiser.norm()
+        norm = clipped_norm(self._trainer.parameters.values(), self._recipe.optimiser)
         if not (math.isfinite(losses["loss"]) and math.isfinite(norm)):
             loss = losses["loss"]
             fault = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
             ids = self._trainer.ids(step)
             raise self._no_number(step + 1, f"{fault}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}")
-        self._optimiser.take(rate)
+        take_step(self._adam, rate)
         seconds = round(time.monotonic() - began, 4)
         return {"step": step + 1, **losses, "rate": rate, "gradient_norm": norm, "seconds": seconds}
 
@@ -302,7 +280,11 @@ class Loop:
             state = replace(state, ended="all steps were taken")
         self.state = state
         if self._processes.is_first:
-            remembered = {f"optimiser/{name}": tensor for name, tensor in self._optimiser.state().items()}
+            remembered = {
+                f"optimiser/{name}/{kind}": value
+                for name, parameter in self._trainer.parameters.items()
+                for kind, value in self._adam.state[parameter].items()
+            }
             weights = {f"weights/{name}": tensor for name, tensor in self._trainer.parameters.items()}
             save(self._folder / LAST, state, weights | remembered)
         self._processes.wait()
@@ -321,8 +303,13 @@ class Loop:
                 "Name another folder with --output, or remove this one.",
             )
         self.state = state
-        for part, take in (("weights/", self._put), ("optimiser/", self._optimiser.restore)):
-            take({name.removeprefix(part): tensor for name, tensor in tensors.items() if name.startswith(part)})
+        self._put({name.removeprefix("weights/"): tensor for name, tensor in tensors.items()})
+        for key, value in tensors.items():
+            if key.startswith("optimiser/"):
+                name, _, kind = key.removeprefix("optimiser/").rpartition("/")
+                parameter = self._trainer.parameters[name]
+                # Its step counter stays on the CPU.
+                self._adam.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
 
     def _put(self, weights: dict) -> None:
         import torch

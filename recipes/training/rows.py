@@ -23,7 +23,7 @@ from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import DataError, UsageError, did_you_mean
 from ...rows import BadRow, read_rows
 from ...tasks.documents import load_documents
-from ...tasks.index import build_index
+from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ...tasks.schema import TaskConfig, load_task
 from ...tasks.sources import load_source
@@ -234,16 +234,22 @@ def read_source(call: TrainingCall, source: Source, *keys: str) -> Rows:
     named = {name: Path(path) for name, path in call.data.items()}
     locations = DataLocations.from_environment(index.expand_names(named), call.allow_outside)
     name = str(source.task)
-    entries = index.resolve([name])
-    if len(entries) != 1:
-        raise UsageError(
-            f"{call.loaded.parsed.where(*keys, 'task')}: '{name}' matches {len(entries)} tasks", "Name one task."
-        )
-    file = entries[0].path
-    task, _ = load_task(file)
+    task, file = only_task(index, name, call.loaded.parsed.where(*keys, "task"))
     if source.arguments:
         task = task.model_copy(update={"dataset_kwargs": {**task.dataset_kwargs, **source.arguments}})
     return collect(_of_task(task, file, locations), f"task '{name}'", Path.cwd())
+
+
+def only_task(index: TaskIndex, name: str, place: str) -> tuple[TaskConfig, Path]:
+    """Return the task of a name, and its file.
+
+    Raises:
+        UsageError: The name is that of several tasks; ``place`` says where it stands.
+    """
+    entries = index.resolve([name])
+    if len(entries) != 1:
+        raise UsageError(f"{place}: '{name}' matches {len(entries)} tasks", "Name one task.")
+    return load_task(entries[0].path)[0], entries[0].path
 
 
 def walked(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
 
 from ...access import Request, requests_of
 from ...errors import UsageError, did_you_mean
-from ...tasks.schema import faults_of
+from ...tasks.schema import Strict, faults_of
 from ...tasks.yaml_files import FunctionReference, ParsedFile, display_path, parse
 
 FOLDER = Path(__file__).parents[1]
@@ -25,15 +25,10 @@ Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0)]
 
 
-class Strict(BaseModel):
-    """A section whose unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
-
-    def digest_without(self, *keys: str) -> str:
-        """Return a hash of all values except those of some keys."""
-        values = self.model_dump(mode="json", exclude=set(keys))
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+def digest_without(section: Strict, *keys: str) -> str:
+    """Return a hash of all values of a section except those of some keys."""
+    values = section.model_dump(mode="json", exclude=set(keys))
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class Source(Strict):
@@ -227,7 +222,7 @@ class Recipe(Strict):
 
     def fingerprint(self) -> str:
         """Return a hash of everything that determines the weights."""
-        return self.digest_without("recipe", "description", "paper", "choices", "judge", "probe")
+        return digest_without(self, "recipe", "description", "paper", "choices", "judge", "probe")
 
 
 Settings = TypeVar("Settings", bound=BaseModel)

@@ -69,9 +69,9 @@ def order(folder: Path, file: str) -> Iterator[Row | BadRow]:
     rows = read_rows(path)
     head = next(rows, None)
     recorded = head.get("sha256") if isinstance(head, dict) else None
-    found = hash_of_rows(path)
-    if recorded != found:
-        raise DataError(f"{path}: its rows have the hash {found}, and its first row says {recorded}", remedy)
+    sha256 = hash_of_rows(path)
+    if recorded != sha256:
+        raise DataError(f"{path}: its rows have the hash {sha256}, and its first row says {recorded}", remedy)
     yield from rows
 
 

@@ -66,7 +66,7 @@ class Shuffler:
         return [
             " ".join(content),
             " ".join(rest),
-            *(" ".join(word for one in trigrams for word in one) for trigrams in (inside, outside)),
+            *(" ".join(word for trigram in trigrams for word in trigram) for trigrams in (inside, outside)),
         ]
 
     def _permuted(self, tokens: Sequence[str], places: Sequence[int]) -> list[str]:
@@ -102,7 +102,7 @@ def frozen_rows(captions: Path, shuffler: Shuffler) -> Iterator[dict[str, Any]]:
                     "id": f"{number}-{place}",
                     "image": image["image"],
                     "caption": as_shown(caption),
-                    "shuffled": [as_shown(one) for one in shuffler.shuffles(caption)],
+                    "shuffled": [as_shown(shuffled) for shuffled in shuffler.shuffles(caption)],
                 }
     except (KeyError, TypeError) as error:
         raise DataError(f"{captions}: is not a list of images with captions: {error!r}") from error
@@ -131,17 +131,17 @@ def main() -> None:
     parser.add_argument("--captions", type=Path, required=True, help="coco_karpathy_test.json or flickr30k_test.json")
     parser.add_argument("--output", type=Path, required=True, help="coco_order.jsonl or flickr30k_order.jsonl")
     parser.add_argument("--spacy", default="en_core_web_sm", help="the pipeline that tags (%(default)s)")
-    given = parser.parse_args()
+    options = parser.parse_args()
 
     import nltk
     import spacy
 
-    pipeline = spacy.load(given.spacy)
+    pipeline = spacy.load(options.spacy)
     shuffler = Shuffler(
         lambda text: [(token.text, token.tag_) for token in pipeline(text)], lambda text: list(nltk.word_tokenize(text))
     )
-    made_by = {name: version(name) for name in ("spacy", "nltk")} | {given.spacy: str(pipeline.meta["version"])}
-    print(f"{given.output}: {freeze(given.captions, given.output, shuffler, made_by)}")
+    made_by = {name: version(name) for name in ("spacy", "nltk")} | {options.spacy: str(pipeline.meta["version"])}
+    print(f"{options.output}: {freeze(options.captions, options.output, shuffler, made_by)}")
 
 
 if __name__ == "__main__":

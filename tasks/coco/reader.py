@@ -63,11 +63,11 @@ def val2014(
     Raises:
         DataError: A file is missing or not of its format.
     """
-    found = read_captions(folder / captions, _HINT)
-    yield from found.bad_rows
+    captioned = read_captions(folder / captions, _HINT)
+    yield from captioned.bad_rows
     rows = {
-        identity: _row(identity, entry["file_name"], found.captions[identity])
-        for identity, entry in found.images.items()
+        identity: _row(identity, entry["file_name"], captioned.captions[identity])
+        for identity, entry in captioned.images.items()
     }
     yield from _with_objects(rows, folder, instances)
 
@@ -95,7 +95,7 @@ def _sentences(entry: dict[str, Any]) -> list[str] | None:
     sentences = entry.get("sentences")
     if not isinstance(sentences, list):
         return None
-    texts: list[Any] = [one.get("raw") if isinstance(one, dict) else None for one in sentences]
+    texts: list[Any] = [sentence.get("raw") if isinstance(sentence, dict) else None for sentence in sentences]
     return texts if all(isinstance(text, str) for text in texts) else None
 
 
@@ -127,7 +127,7 @@ def read_captions(
     Raises:
         DataError: The file is missing, not JSON, or holds no images.
     """
-    found = CaptionedImages()
+    captioned = CaptionedImages()
     captions: dict[int, list[str]] = {}
     seen = {"images": -1, "annotations": -1}
     require_file(path, hint)
@@ -139,20 +139,20 @@ def read_captions(
         identity = identity_of(entry, "id" if kind == "images" else "image_id")
         if kind == "images":
             if identity is None or not isinstance(entry.get("file_name"), str):
-                found.bad_rows.append(BadRow(place, "has no id and file_name"))
+                captioned.bad_rows.append(BadRow(place, "has no id and file_name"))
             else:
-                found.images[identity] = entry
+                captioned.images[identity] = entry
         elif identity is None or not isinstance(text := entry.get("caption"), str) or not text.strip():
-            found.bad_rows.append(BadRow(place, "has no image_id and caption"))
+            captioned.bad_rows.append(BadRow(place, "has no image_id and caption"))
         elif usable(entry):
             captions.setdefault(identity, []).append(text)
-    if not found.images:
+    if not captioned.images:
         raise DataError(f"{path}: holds no list of images", hint)
-    found.captions = {identity: captions.pop(identity, []) for identity in found.images}
-    found.bad_rows += [
+    captioned.captions = {identity: captions.pop(identity, []) for identity in captioned.images}
+    captioned.bad_rows += [
         BadRow(f"{path.name}: image {identity}", "has captions but no entry among the images") for identity in captions
     ]
-    return found
+    return captioned
 
 
 def read_objects(path: Path, wanted: Container[int], hint: str) -> tuple[dict[int, list[str]], list[BadRow]]:
@@ -194,7 +194,7 @@ def read_objects(path: Path, wanted: Container[int], hint: str) -> tuple[dict[in
                 names[identity] = entry["name"]
     if unknown := sorted(set().union(*categories.values()) - names.keys()):
         raise DataError(f"{path}: category {unknown[0]} has no name among the categories", hint)
-    return {image: sorted(names[one] for one in marked) for image, marked in categories.items()}, bad_rows
+    return {image: sorted(names[category] for category in marked) for image, marked in categories.items()}, bad_rows
 
 
 def require_file(path: Path, hint: str) -> None:

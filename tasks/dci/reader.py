@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, TaskError, did_you_mean
+from ...errors import DataError
 from ...rows import BadRow, Row, load_json
+from ..schema import require_choice
 from .mask_texts import BASE, MaskTexts
 
 SPLITS = ("train", "valid", "test")
-NEGATIVES = ("swaps", "layout", "basic", "hardest")
-CROPS = ("all", "base")
-TEXTS = ("summaries", "full")
-
 _FOLDERS = ("", "densely_captioned_images", "data/densely_captioned_images")
 """Where the distributed folder may lie below the one that is named."""
 
@@ -67,17 +64,10 @@ def images(
         DataError: The folder is not as distributed.
         TaskError: A choice has no such value.
     """
-    for key, value, known in (
-        ("split", split, (*SPLITS, "all")),
-        ("crops", crops, CROPS),
-        ("negative", negative, NEGATIVES),
-        ("texts", texts, TEXTS),
-    ):
-        if value not in known:
-            raise TaskError(
-                f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(str(value), known)}",
-                f"Known: {', '.join(known)}.",
-            )
+    require_choice("split", split, (*SPLITS, "all"))
+    require_choice("crops", crops, ("all", "base"))
+    require_choice("negative", negative, ("swaps", "layout", "basic", "hardest"))
+    require_choice("texts", texts, ("summaries", "full"))
     root = next((folder / place for place in _FOLDERS if (folder / place / "splits.json").is_file()), None)
     if root is None:
         raise DataError(
@@ -173,7 +163,7 @@ def _bounds(number: str, mask: Any) -> tuple[int, int, int, int]:
 def _full_texts(content: Mapping[str, Any]) -> dict[str, str]:
     """Return all that was written of each entry."""
     masks = content.get("mask_data")
-    if not isinstance(masks, dict) or not all(isinstance(one, dict) and "idx" in one for one in masks.values()):
+    if not isinstance(masks, dict) or not all(isinstance(mask, dict) and "idx" in mask for mask in masks.values()):
         raise _Dropped("has no mask_data with an idx each")
     said = MaskTexts(content).entries()
     if not said[BASE].strip():
@@ -203,8 +193,8 @@ def _negative(content: Mapping[str, Any], key: str, source: str) -> Any:
     try:
         if source != "hardest":
             return by_source[source][0]
-        named = [(text, f"{one}_{n}") for one, texts in by_source.items() for n, text in enumerate(texts)]
+        named = [(text, f"{kind}_{n}") for kind, texts in by_source.items() for n, text in enumerate(texts)]
         # The sort is stable: of equal scores the last in the file wins.
-        return sorted(named, key=lambda one: scores[key][one[1]])[-1][0]
+        return sorted(named, key=lambda pair: scores[key][pair[1]])[-1][0]
     except (KeyError, IndexError, TypeError) as error:
         raise _Dropped(f"has no {source} negative of {key}: {type(error).__name__}: {error}") from error

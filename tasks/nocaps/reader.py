@@ -27,9 +27,9 @@ def validation(folder: Path, domain: str | None = None) -> Iterator[Row | BadRow
     Raises:
         DataError: The file is missing or not of its format.
     """
-    found = read_captions(folder / FILE, "'bench data nocaps' lists the files.")
-    yield from found.bad_rows
-    for identity, entry in found.images.items():
+    captioned = read_captions(folder / FILE, "'bench data nocaps' lists the files.")
+    yield from captioned.bad_rows
+    for identity, entry in captioned.images.items():
         of = entry.get("domain")
         if domain is not None and of not in DOMAINS:
             yield BadRow(f"{FILE}: image {identity}", f"has the domain {of!r:.40}, not one of {', '.join(DOMAINS)}")
@@ -38,5 +38,5 @@ def validation(folder: Path, domain: str | None = None) -> Iterator[Row | BadRow
                 "id": str(identity),
                 "image": entry["file_name"],
                 "domain": of,
-                "references": found.captions[identity],
+                "references": captioned.captions[identity],
             }

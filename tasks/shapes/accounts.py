@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 from .scene import Predicate, Scene, SpatialRelation, Thing, holds, main_predicate
 
@@ -28,14 +28,6 @@ class SceneAccount:
     background: str | None
 
 
-class SceneGraph(TypedDict):
-    """A scene graph as lists, in the form in which recorded graphs are read."""
-
-    objects: list[str]
-    attributes: list[list[str]]
-    relations: list[list[str]]
-
-
 def account_of(scene: Scene) -> SceneAccount:
     """Return the full account: everything there is, each thing with its relation to the one before."""
     return chain(scene.things, scene.background)
@@ -50,8 +42,8 @@ def chain(things: Sequence[Thing], background: str | None) -> SceneAccount:
     return SceneAccount(tuple(things), tuple(relations), background)
 
 
-def graph_of(account: SceneAccount) -> SceneGraph:
-    """Return the scene graph of an account.
+def graph_of(account: SceneAccount) -> dict[str, list[Any]]:
+    """Return the scene graph of an account, in the form in which recorded graphs are read.
 
     Objects are the shapes and the background (``background``, ``grass``, ``sky``, ``sand`` or ``wall``);
     attributes are sizes, textures, colours and the background's.
@@ -63,19 +55,18 @@ def graph_of(account: SceneAccount) -> SceneGraph:
         objects.append(name)
         attributes += [[name, word] for word in words]
     relations = [
-        [account.things[one.subject].shape, one.predicate, account.things[one.object].shape]
-        for one in account.relations
+        [account.things[relation.subject].shape, relation.predicate, account.things[relation.object].shape]
+        for relation in account.relations
     ]
-    return SceneGraph(objects=objects, attributes=attributes, relations=relations)
+    return {"objects": objects, "attributes": attributes, "relations": relations}
 
 
 def is_true(account: SceneAccount, scene: Scene) -> bool:
     """Return whether a scene holds every thing of an account, attributes included, and every relation."""
-    found = [match(thing, scene) for thing in account.things]
-    if account.background not in (None, scene.background) or None in found:
+    boxes = [thing.box for said in account.things if (thing := match(said, scene))]
+    if account.background not in (None, scene.background) or len(boxes) < len(account.things):
         return False
-    boxes = [thing.box for thing in found if thing is not None]
-    return all(holds(one.predicate, boxes[one.subject], boxes[one.object]) for one in account.relations)
+    return all(holds(rel.predicate, boxes[rel.subject], boxes[rel.object]) for rel in account.relations)
 
 
 def match(said: Thing, scene: Scene) -> Thing | None:

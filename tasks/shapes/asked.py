@@ -10,11 +10,12 @@ from typing import Literal
 import numpy as np
 
 from ...rows import Row
+from ..schema import require_choice
 from .accounts import SceneAccount, chain
 from .describing import detailed, sentence
 from .grading import absent_thing, add_thing, change_attribute, exchange_shape, swap_colours
 from .pictures import DrawnPicture
-from .sampling import SPLITS, require_choice, sample_scene
+from .sampling import SPLITS, sample_scene
 from .scene import COLOURS, SHAPES, Scene, Stream, generator
 
 Negatives = Literal["random", "adversarial"]
@@ -57,10 +58,10 @@ def questions_of(
     there = [(thing.colour, thing.shape) for thing in scene.things]
     colours = COLOURS if negatives == "random" else sorted({colour for colour, _ in there})
     shapes = SHAPES if negatives == "random" else sorted({shape for _, shape in there})
-    absent = [one for one in product(colours, shapes) if one not in there]
+    absent = [pair for pair in product(colours, shapes) if pair not in there]
     count = min(most, len(there), len(absent))
     asked = [(_drawn(there, count, rng), True), (_drawn(absent, count, rng), False)]
-    questions = [SceneQuestion(one, answer) for pairs, answer in asked for one in pairs]
+    questions = [SceneQuestion(pair, answer) for pairs, answer in asked for pair in pairs]
     return [questions[at] for at in rng.permutation(len(questions))]
 
 
@@ -76,7 +77,7 @@ def false_captions(scene: Scene) -> Iterator[tuple[str, str, str]]:
     rng = generator(scene.seed, Stream.FOILS)
     account = chain(scene.things[:2], scene.background)
     caption = sentence(account)
-    yield ("replace_obj", caption, exchange_shape(caption, scene, rng)[0])
+    yield ("replace_obj", caption, exchange_shape(caption, scene, rng))
     yield ("replace_att", caption, sentence(change_attribute(account, scene, rng)))
     if swapped := swap_colours(account, scene):
         yield ("swap_att", caption, sentence(swapped))

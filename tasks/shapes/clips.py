@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from .accounts import SceneAccount, Tuples, f1, graph_tuples
-from .describing import PLACES, name
+from .describing import finished, name
 from .drawing import frames_of
 from .grading import Graded, absent_thing, another_seed, change_attribute
 from .sampling import EDGE, apart, sample_things
@@ -104,7 +104,7 @@ def clip_candidates(clip: Clip) -> list[Graded[ClipAccount]]:
     account, motions = full.account, full.motions
     kept = int(rng.integers(2))
     invented = replace(account, things=(account.things[0], absent_thing(scene, rng)))
-    told = {
+    accounts = {
         "full": full,
         "omission": ClipAccount(replace(account, things=account.things[kept : kept + 1]), (motions[kept],)),
         "wrong_attribute": ClipAccount(change_attribute(account, scene, rng), motions),
@@ -113,13 +113,13 @@ def clip_candidates(clip: Clip) -> list[Graded[ClipAccount]]:
         "shuffled": _full(sample_clip(another_seed(scene.seed))),
     }
     wanted = _tuples(full)
-    return [Graded(grade, one, _tell(one), f1(_tuples(one), wanted, wanted)) for grade, one in told.items()]
+    return [Graded(grade, told, _tell(told), f1(_tuples(told), wanted, wanted)) for grade, told in accounts.items()]
 
 
 def _is_clear(clip: Clip) -> bool:
     return all(
         all(EDGE <= edge <= 1 - EDGE for thing in things for edge in thing.box)
-        and all(apart(one.box, other.box) for one, other in combinations(things, 2))
+        and all(apart(first.box, second.box) for first, second in combinations(things, 2))
         for things in moments(clip)
     )
 
@@ -153,7 +153,7 @@ def _tell(told: ClipAccount) -> str:
     parts = [
         f"{name(thing)} {_VERBS[motion][0]}" for thing, motion in zip(told.account.things, told.motions, strict=True)
     ]
-    return _finish(" while ".join(parts), told.account.background)
+    return finished(" while ".join(parts), told.account.background)
 
 
 def _varied(clip: Clip, rng: np.random.Generator) -> str:
@@ -163,9 +163,4 @@ def _varied(clip: Clip, rng: np.random.Generator) -> str:
         verbs = _VERBS[clip.motions[number]]
         parts.append(f"{name(clip.scene.things[number], full=full)} {verbs[rng.integers(len(verbs))]}")
     between = (" while ", " and ", " as ")[rng.integers(3)]
-    return _finish(between.join(parts), clip.scene.background if rng.integers(3) else None)
-
-
-def _finish(words: str, background: str | None) -> str:
-    place = f" {PLACES[background]}" if background else ""
-    return f"{words[0].upper()}{words[1:]}{place}."
+    return finished(between.join(parts), clip.scene.background if rng.integers(3) else None)

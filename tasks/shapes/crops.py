@@ -65,15 +65,15 @@ def _neighbours(scene: Scene) -> list[tuple[int, int]]:
     """Return the pairs of things whose common box holds no part of another thing, none if these are all."""
     if len(scene.things) < 3:
         return []
-    found = []
+    neighbours = []
     for first, second in combinations(range(len(scene.things)), 2):
         pair = scene.things[first], scene.things[second]
         left, top = (min(thing.box[edge] for thing in pair) for edge in (0, 1))
         right, bottom = (max(thing.box[edge] for thing in pair) for edge in (2, 3))
         others = (thing.box for thing in scene.things if thing not in pair)
         if all(box[2] <= left or right <= box[0] or box[3] <= top or bottom <= box[1] for box in others):
-            found.append((first, second))
-    return found
+            neighbours.append((first, second))
+    return neighbours
 
 
 def _crop(
@@ -82,11 +82,7 @@ def _crop(
     captions = tuple(dict.fromkeys(_captions(account)))[:CAPTIONS]
     swapped = swap_colours(account, scene) or change_attribute(account, scene, rng, sizes=box is None)
     moved = turn_relation(account, rng) if account.relations else change_background(account, rng)
-    negatives = {
-        "swaps": _tell(swapped),
-        "layout": _tell(moved),
-        "basic": exchange_shape(_tell(account), scene, rng)[0],
-    }
+    negatives = {"swaps": _tell(swapped), "layout": _tell(moved), "basic": exchange_shape(_tell(account), scene, rng)}
     return Crop(key, box, captions, negatives)
 
 

@@ -81,7 +81,7 @@ def sentence(account: SceneAccount) -> str:
     words = " and ".join(map(name, account.things))
     if account.relations:
         words = _pair(account.things, account.relations[0], full=True)
-    return _finish(words, account.background)
+    return finished(words, account.background)
 
 
 def short_references(scene: Scene) -> list[str]:
@@ -104,18 +104,18 @@ def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
     match template:
         case 3:
-            return _finish(listed, scene.background)
+            return finished(listed, scene.background)
         case 4:
             return f"{_COUNTS[len(things)]} shapes {PLACES[scene.background]}: {listed}."
         case 5:
-            return _finish(f"a picture of {name(first)} and {name(second)}", scene.background)
+            return finished(f"a picture of {name(first)} and {name(second)}", scene.background)
     relation = chain([second, first], None).relations[0]
     wordings = _WORDINGS[relation.predicate]
     where = wordings[rng.integers(len(wordings))]
     if template == 6:
-        return _finish(f"{name(first)} is {where} {name(second, full=False)}", scene.background)
+        return finished(f"{name(first)} is {where} {name(second, full=False)}", scene.background)
     pair = _pair([second, first], relation, template != 2, where)
-    return _finish(f"there is {pair}", None) if template == 1 else _finish(pair, scene.background)
+    return finished(f"there is {pair}", None) if template == 1 else finished(pair, scene.background)
 
 
 def _pair(things: Sequence[Thing], relation: SpatialRelation, full: bool, where: str | None = None) -> str:
@@ -124,7 +124,8 @@ def _pair(things: Sequence[Thing], relation: SpatialRelation, full: bool, where:
     return f"{name(subject, full=full)} {where} {name(other, full=full)}"
 
 
-def _finish(words: str, background: str | None) -> str:
+def finished(words: str, background: str | None) -> str:
+    """Return words as a sentence, with the background if one is named."""
     place = f" {PLACES[background]}" if background else ""
     return f"{_capital(words)}{place}."
 

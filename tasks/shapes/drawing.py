@@ -77,26 +77,16 @@ def _smooth(side: int, cells: int, rng: np.random.Generator) -> np.ndarray:
 
 SIDE = 128
 _COLOURS = {
-    "red": (222, 32, 38),
-    "orange": (250, 138, 18),
-    "yellow": (250, 225, 40),
-    "green": (28, 150, 58),
-    "blue": (30, 80, 215),
-    "purple": (135, 45, 170),
-    "black": (25, 25, 28),
-    "white": (248, 248, 248),
+    "red": ((222, 32, 38), (255, 170, 165)),
+    "orange": ((250, 138, 18), (150, 72, 0)),
+    "yellow": ((250, 225, 40), (165, 135, 0)),
+    "green": ((28, 150, 58), (165, 232, 160)),
+    "blue": ((30, 80, 215), (160, 200, 255)),
+    "purple": ((135, 45, 170), (226, 178, 245)),
+    "black": ((25, 25, 28), (135, 135, 138)),
+    "white": ((248, 248, 248), (150, 150, 152)),
 }
-# The second colour of a texture: the thing's own, lighter or darker, so that no other colour shows.
-_SECOND = {
-    "red": (255, 170, 165),
-    "orange": (150, 72, 0),
-    "yellow": (165, 135, 0),
-    "green": (165, 232, 160),
-    "blue": (160, 200, 255),
-    "purple": (226, 178, 245),
-    "black": (135, 135, 138),
-    "white": (150, 150, 152),
-}
+"""The colour of a thing and of its texture: lighter or darker, so that no other colour shows."""
 _DARK, _LIGHT = (20, 20, 22), (250, 250, 250)
 _FINE = 4
 
@@ -176,7 +166,7 @@ def _paint(canvas: np.ndarray, thing: Thing, tint: np.ndarray, side: int) -> Non
     left, top, right, bottom = pixel_box(thing, side)
     size = right - left
     whole, inner = _masks(thing.shape, size, _rim(side))
-    first, second = np.asarray(_COLOURS[thing.colour]), np.asarray(_SECOND[thing.colour])
+    first, second = map(np.asarray, _COLOURS[thing.colour])
     paint = first + _pattern(thing.texture, size, side) * (second - first) + tint
     outline = np.asarray(_LIGHT if thing.colour == "black" else _DARK)
     window = canvas[top:bottom, left:right]

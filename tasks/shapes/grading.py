@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from .accounts import SceneAccount, account_of, chain, graph_f1, is_true
-from .describing import detailed, sentence, short_references
+from .describing import detailed, sentence
 from .sampling import sample_scene
 from .scene import (
     BACKGROUNDS,
@@ -141,7 +141,7 @@ def change_attribute(account: SceneAccount, scene: Scene, rng: np.random.Generat
     kinds = [
         untrue
         for kind in _variants(thing)[: 3 if sizes else 2]
-        if (untrue := [one for one in kind if not _is_named(one, scene, thing) and not _sounds_true(one, scene)])
+        if (untrue := [var for var in kind if not _is_named(var, scene, thing) and not _sounds_true(var, scene)])
     ]
     kind = kinds[rng.integers(len(kinds))]
     return _with_thing(account, number, kind[rng.integers(len(kind))])
@@ -179,7 +179,7 @@ def absent_thing(scene: Scene, rng: np.random.Generator) -> Thing:
 
 def change_background(account: SceneAccount, rng: np.random.Generator) -> SceneAccount:
     """Return an account that names another background."""
-    return replace(account, background=_pick([one for one in BACKGROUNDS if one != account.background], rng))
+    return replace(account, background=_pick([place for place in BACKGROUNDS if place != account.background], rng))
 
 
 def swap_colours(account: SceneAccount, scene: Scene) -> SceneAccount | None:
@@ -193,39 +193,8 @@ def swap_colours(account: SceneAccount, scene: Scene) -> SceneAccount | None:
     return None
 
 
-@dataclass(frozen=True)
-class Foil:
-    """A caption and its foil.
-
-    Attributes:
-        caption: A true caption.
-        foil: The same with one shape exchanged for one that the scene has not.
-        references: Other true captions of the scene.
-        word: The shape that was exchanged.
-        wrong_word: What it was exchanged for.
-    """
-
-    caption: str
-    foil: str
-    references: tuple[str, ...]
-    word: str
-    wrong_word: str
-
-
-def foil_of(scene: Scene) -> Foil:
-    """Return a caption of a scene with its foil.
-
-    The caption is the first of the short references and the others stay references.
-    Source: Shekhar et al., FOIL it! (2017), which exchanges one noun for one that the image does not show.
-    """
-    rng = generator(scene.seed, Stream.FOILS)
-    caption, *others = short_references(scene)
-    foil, word, wrong = exchange_shape(caption, scene, rng)
-    return Foil(caption, foil, tuple(others), word, wrong)
-
-
-def exchange_shape(caption: str, scene: Scene, rng: np.random.Generator) -> tuple[str, str, str]:
-    """Return a caption with one of its shapes exchanged, the shape, and what took its place.
+def exchange_shape(caption: str, scene: Scene, rng: np.random.Generator) -> str:
+    """Return a caption with one of its shapes exchanged.
 
     Args:
         caption: A caption that names a shape.
@@ -234,8 +203,7 @@ def exchange_shape(caption: str, scene: Scene, rng: np.random.Generator) -> tupl
     """
     shapes = list(_A_SHAPE.finditer(caption))
     at = shapes[rng.integers(len(shapes))]
-    wrong = _pick(_absent_shapes(scene), rng)
-    return f"{caption[: at.start()]}{wrong}{caption[at.end() :]}", at[0], wrong
+    return f"{caption[: at.start()]}{_pick(_absent_shapes(scene), rng)}{caption[at.end() :]}"
 
 
 _A_SHAPE = re.compile(rf"\b({'|'.join(SHAPES)})\b")
@@ -279,13 +247,14 @@ def _is_named(thing: Thing, scene: Scene, besides: Thing | None = None) -> bool:
     """Return whether a thing of the scene has this shape and colour, other than the one in the box of ``besides``."""
     besides_box = besides.box if besides else None
     return any(
-        (one.shape, one.colour) == (thing.shape, thing.colour) and one.box != besides_box for one in scene.things
+        (other.shape, other.colour) == (thing.shape, thing.colour) and other.box != besides_box
+        for other in scene.things
     )
 
 
 def _sounds_true(thing: Thing, scene: Scene) -> bool:
     """Tell whether each attribute of a thing is one of some thing of that shape in the scene."""
-    words = {word for one in scene.things if one.shape == thing.shape for word in one.attributes}
+    words = {word for other in scene.things if other.shape == thing.shape for word in other.attributes}
     return set(thing.attributes) <= words
 
 

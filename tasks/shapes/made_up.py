@@ -20,4 +20,4 @@ def share(candidate: str, references: Sequence[str]) -> float:
         references: ``colour shape`` of everything that is there.
     """
     named = _THING.findall(candidate.lower())
-    return sum(one not in references for one in named) / max(len(named), 1)
+    return sum(thing not in references for thing in named) / max(len(named), 1)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...rows import Row
+from ..schema import require_choice
 from .accounts import SceneAccount
 from .clips import clip_candidates, clip_references, sample_clip
 from .crops import NEGATIVES, crops_of
 from .describing import detailed_reference, short_references
 from .drawing import SIDE
-from .grading import Graded, detailed_candidates, foil_of, ratings, shape_candidates, short_candidates
+from .grading import Graded, detailed_candidates, exchange_shape, ratings, shape_candidates, short_candidates
 from .pictures import DrawnClip, DrawnPicture
-from .sampling import SPLITS, require_choice, sample_scene
+from .sampling import SPLITS, sample_scene
 from .scene import Scene, Stream, generator
 
 _FIRST = SPLITS["test"].start
@@ -82,7 +83,7 @@ def pairs(scenes: int = 200) -> Iterator[Row]:
         scenes: How many.
     """
     for scene in _scenes(_PASCAL, scenes):
-        by_grade = {one.grade: one for one in short_candidates(scene)}
+        by_grade = {candidate.grade: candidate for candidate in short_candidates(scene)}
         rng = generator(scene.seed, Stream.RATERS)
         flaw = ("wrong_attribute", "wrong_relation")[rng.integers(2)]
         for category, grades in {
@@ -107,18 +108,16 @@ def pairs(scenes: int = 200) -> Iterator[Row]:
 def foils(scenes: int = 200, split: str = "test") -> Iterator[Row]:
     """Yield a true caption of each scene and its copy with one wrong shape.
 
+    Source: Shekhar et al., FOIL it! (2017), which exchanges one noun for one that the image does not show.
+
     Args:
         scenes: How many.
         split: ``test``, or ``validation`` for choosing what these then judge.
     """
     for scene in _scenes(_FOIL, scenes, split):
-        foil = foil_of(scene)
-        yield {
-            **_picture(scene),
-            "captions": [foil.caption, foil.foil],
-            "preferred": 0,
-            "references": list(foil.references),
-        }
+        caption, *references = short_references(scene)
+        foil = exchange_shape(caption, scene, generator(scene.seed, Stream.FOILS))
+        yield {**_picture(scene), "captions": [caption, foil], "preferred": 0, "references": references}
 
 
 def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps", split: str = "test") -> Iterator[Row]:
@@ -142,7 +141,7 @@ def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps", split:
                 "key": crop.key,
                 "box": list(crop.box) if crop.box else None,
                 "captions": list(crop.captions),
-                "negatives": [crop.negatives[one] for one in wanted],
+                "negatives": [crop.negatives[kind] for kind in wanted],
             }
             for crop in crops_of(scene, SIDE)
             if crops == "all" or crop.box is None
@@ -160,7 +159,7 @@ def clips(clips: int = 100) -> Iterator[Row]:
         clip = sample_clip(seed)
         candidates = clip_candidates(clip)
         references = clip_references(clip)
-        rated = ratings(seed, [one.f1 for one in candidates], 1, 5)
+        rated = ratings(seed, [candidate.f1 for candidate in candidates], 1, 5)
         for candidate, of_raters in zip(candidates, rated, strict=True):
             yield {
                 "id": f"{seed}-{candidate.grade}",
@@ -188,7 +187,7 @@ def _boxes(scene: Scene) -> list[list[float]]:
 
 
 def _rated(scene: Scene, candidates: list[Graded[SceneAccount]], highest: int, references: list[str]) -> Iterator[Row]:
-    rated = ratings(scene.seed, [one.f1 for one in candidates], 1, highest)
+    rated = ratings(scene.seed, [candidate.f1 for candidate in candidates], 1, highest)
     for candidate, of_raters in zip(candidates, rated, strict=True):
         yield {
             **_picture(scene),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from ...errors import TaskError, did_you_mean
 from .scene import (
     BACKGROUNDS,
     COLOURS,
@@ -87,16 +85,3 @@ def apart(first: Box, second: Box) -> bool:
         or first[3] + gap <= second[1]
         or second[3] + gap <= first[1]
     )
-
-
-def require_choice(key: str, value: str, known: Sequence[str]) -> None:
-    """Raise if an argument of a reader has a value that is none of those that are known.
-
-    Raises:
-        TaskError: So it is.
-    """
-    if value not in known:
-        raise TaskError(
-            f"dataset_kwargs: {key} '{value}' is unknown.{did_you_mean(str(value), known)}",
-            f"Known: {', '.join(known)}.",
-        )

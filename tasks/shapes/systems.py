@@ -39,9 +39,9 @@ def rated_systems(scenes: int = 80) -> Iterator[Row]:
     for seed in range(_RATED, _RATED + scenes):
         scene, rng = sample_scene(seed), generator(seed, Stream.SYSTEMS)
         wrong = rng.random(len(SYSTEMS)) * 100 < WRONG_IN_A_HUNDRED
-        told = [_told(scene, one, rng) for one in wrong]
-        rated = ratings(seed, [f1 for _, f1 in told], 1, 4)
-        for system, (caption, _), of_raters in zip(SYSTEMS, told, rated, strict=True):
+        candidates = [_candidate(scene, is_wrong, rng) for is_wrong in wrong]
+        rated = ratings(seed, [f1 for _, f1 in candidates], 1, 4)
+        for system, (caption, _), of_raters in zip(SYSTEMS, candidates, rated, strict=True):
             yield {
                 "id": f"{seed}-{system}",
                 "image": f"scene-{seed}",
@@ -70,13 +70,13 @@ def battles(scenes: int = 150, of_a_scene: int = 2) -> Iterator[Row]:
                 "image": f"scene-{seed}",
                 "pixels": DrawnPicture(scene),
                 "systems": [SYSTEMS[first], SYSTEMS[second]],
-                "captions": [_told(scene, wrong, rng)[0] for wrong in (not first_wins, first_wins)],
+                "captions": [_candidate(scene, wrong, rng)[0] for wrong in (not first_wins, first_wins)],
                 "winner": SYSTEMS[first if first_wins else second],
                 "references": short_references(scene),
             }
 
 
-def _told(scene: Scene, wrong: bool, rng: np.random.Generator) -> tuple[str, float]:
+def _candidate(scene: Scene, wrong: bool, rng: np.random.Generator) -> tuple[str, float]:
     """Return a sentence on two things of a scene, and its graph F1; in a wrong one the second is not there.
 
     Systems choose their things each for itself, and a thing that is not there reads as one that is: nothing but the

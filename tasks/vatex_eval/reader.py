@@ -37,10 +37,10 @@ class _ElementType:
 
     def dtype(self) -> np.dtype:
         """Return the element type that is meant; one of numbers or texts."""
-        found = np.dtype(f"{self.byte_order}{self.code}")
-        if found.kind not in _KINDS:
+        dtype = np.dtype(f"{self.byte_order}{self.code}")
+        if dtype.kind not in _KINDS:
             raise _Refused(f"an array of type {self.code}")
-        return found
+        return dtype
 
 
 class _Array:
@@ -119,7 +119,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, _Array):
         return value.array()
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     if value is None or isinstance(value, str | bytes | int | float):
         return value
     raise _Refused(f"a {type(value).__name__}")
@@ -154,14 +154,14 @@ def captions(folder: Path) -> Iterator[Row | BadRow]:
             "id": f"{video}-{seen[video]}",
             "video": video,
             "candidate": _text(candidates[number]),
-            "references": [_text(one) for one in np.asarray(references[number]).ravel().tolist()],
+            "references": [_text(text) for text in np.asarray(references[number]).ravel().tolist()],
         }
         seen[video] += 1
         try:
             # A rater who skipped the caption stands as NaN.
             row["ratings"] = [
-                math.nan if isinstance(one, numbers.Real) and one != one else parse_number(one)
-                for one in by_caption[number]
+                math.nan if isinstance(rating, numbers.Real) and rating != rating else parse_number(rating)
+                for rating in by_caption[number]
             ]
         except (TypeError, ValueError, OverflowError) as error:
             yield BadRow(row["id"], f"has a rating that is no number: {error}")

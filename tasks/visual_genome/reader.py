@@ -60,11 +60,11 @@ def described(folder: Path, images: int | None = 500, seed: int = 0) -> Iterator
     for file, key, kind in BOX_FILES:
         for number, entry in enumerate(elements(folder / file)):
             identity = _image_id(entry)
-            found = entry.get(key) if isinstance(entry, Mapping) else None
-            if identity is None or not isinstance(found, list):
+            of_image = entry.get(key) if isinstance(entry, Mapping) else None
+            if identity is None or not isinstance(of_image, list):
                 yield BadRow(f"{file}[{number}]", f"has no id of an image, or no list of {key}")
             elif identity in boxes:
-                for position, box in enumerate(found):
+                for position, box in enumerate(of_image):
                     edges = _edges(box, *sizes[identity])
                     if isinstance(edges, str):
                         yield BadRow(f"{file}: image {identity}, {kind} {_name(box, kind, position)}", edges)

@@ -31,7 +31,7 @@ def described(folder: Path, file: str = "annotations/val.json") -> Iterator[Row 
     def is_description(annotation: Mapping[str, Any]) -> bool:
         return not (annotation.get("is_rejected") or annotation.get("is_precanned"))
 
-    found = read_captions(folder / file, "'bench data vizwiz' lists the files.", is_description)
-    yield from found.bad_rows
-    for identity, entry in found.images.items():
-        yield {"id": str(identity), "image": entry["file_name"], "references": found.captions[identity]}
+    captioned = read_captions(folder / file, "'bench data vizwiz' lists the files.", is_description)
+    yield from captioned.bad_rows
+    for identity, entry in captioned.images.items():
+        yield {"id": str(identity), "image": entry["file_name"], "references": captioned.captions[identity]}

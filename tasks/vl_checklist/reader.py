@@ -15,8 +15,8 @@ MOST = 1000
 _IMAGES = {"vg": "vg", "vaw": "vg", "swig": "swig", "hake": "hake"}
 """The folder of each source's images."""
 _OBJECT = (
-    *(("Size", one) for one in ("large", "medium", "small")),
-    *(("Location", one) for one in ("center", "mid", "margin")),
+    *(("Size", aspect) for aspect in ("large", "medium", "small")),
+    *(("Location", aspect) for aspect in ("center", "mid", "margin")),
 )
 _ROLES = ("agent", "destination", "item", "tool")
 
@@ -40,9 +40,9 @@ def choices(folder: Path) -> Iterator[Row | BadRow]:
                 "Which choices are used depends on them; 'bench data vl_checklist' says where they are.",
             )
     for name, path in files():
-        found = 0
+        count = 0
         for number, row in enumerate(elements(folder / "data" / path)):
-            if found == MOST:
+            if count == MOST:
                 break
             choice = _choice(row)
             if choice is None:
@@ -53,7 +53,7 @@ def choices(folder: Path) -> Iterator[Row | BadRow]:
             if not (folder / image).is_file():
                 yield BadRow(f"{path}: row {number}", f"{image} is not there; a later row takes its place")
                 continue
-            found += 1
+            count += 1
             yield {
                 "id": f"{path.removesuffix('.json')}-{number}",
                 "image": image,
@@ -85,7 +85,7 @@ def _choice(row: Any) -> tuple[str, str, str] | None:
     """Return the image, the first true and the first false phrase; None if a row has not all of them."""
     try:
         image, texts = row
-        found = image, texts["POS"][0], texts["NEG"][0]
+        choice = image, texts["POS"][0], texts["NEG"][0]
     except (TypeError, ValueError, KeyError, IndexError):
         return None
-    return found if all(isinstance(one, str) for one in found) else None
+    return choice if all(isinstance(part, str) for part in choice) else None

@@ -209,7 +209,7 @@ def test_folder_that_holds_something_else_is_not_written_to(pipeline, capsys):
     assert "out has files of no pipeline" in capsys.readouterr().err
     main(command(file, "mine"))
     assert main(command(pipeline(pipeline="other"), "mine")) == 1
-    assert "holds the output of pipeline 'tiny'" in capsys.readouterr().err
+    assert "holds the output of another pipeline: tiny" in capsys.readouterr().err
 
 
 def test_folder_of_a_pipeline_that_made_nothing_is_free_for_another(pipeline: Callable[..., Path]):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from capbench.recipes.training.loop import AdamSteps, rate_at
+from capbench.recipes.training.loop import adam_of, clipped_norm, rate_at, take_step
 from capbench.recipes.training.schema import Optimiser, RateSchedule
 from capbench.recipes.training.scst import LengthNorm, advantages, scst_loss
 
@@ -27,25 +28,26 @@ def test_rate_rises_then_falls_as_it_is_told():
     assert [rate_at(n, 5, optimiser, short) for n in (5, 6)] == [8, 0]
 
 
-def stepped(gradients: list[list[float]], rate: float = 0.1, **keys: float | tuple[float, float] | None) -> AdamSteps:
-    """Return what took a step of each of these gradients, of two weights that began at 1."""
-    steps = AdamSteps({"w": torch.nn.Parameter(torch.ones(2))}, Optimiser(rate=9.0, **keys))  # type: ignore[arg-type]
+Weights = torch.nn.Parameter
+
+
+def stepped(gradients: list[list[float]], rate: float = 0.1, **keys: float | tuple[float, float] | None) -> Weights:
+    """Return two weights that began at 1, after a step of each of these gradients."""
+    return taken(gradients, rate, **keys)[0]
+
+
+def taken(gradients: list[list[float]], rate: float = 0.1, **keys: Any) -> tuple[Weights, list[float]]:
+    weights, optimiser, norms = Weights(torch.ones(2)), Optimiser(rate=9.0, **keys), list[float]()
+    adam = adam_of({"w": weights}, optimiser)
     for gradient in gradients:
-        take(steps, gradient, rate)
-    return steps
+        weights.grad = torch.tensor(gradient)
+        norms.append(clipped_norm([weights], optimiser))
+        take_step(adam, rate)
+    return weights, norms
 
 
-def take(steps: AdamSteps, gradient: list[float], rate: float) -> float:
-    steps.clear()
-    weights = steps._parameters["w"]
-    (weights * torch.tensor(gradient)).sum().backward()
-    norm = steps.norm()
-    steps.take(rate)
-    return norm
-
-
-def moved(steps: AdamSteps) -> list[float]:
-    return (steps._parameters["w"].detach() - 1).tolist()
+def moved(weights: Weights) -> list[float]:
+    return (weights.detach() - 1).tolist()
 
 
 def test_steps_follow_the_gradient_of_the_step_alone_once_their_memory_is_none():
@@ -56,8 +58,8 @@ def test_steps_follow_the_gradient_of_the_step_alone_once_their_memory_is_none()
 
 
 def test_gradients_are_cut_to_their_norm_which_is_told_as_it_was():
-    plain, cut = stepped([]), stepped([], clip=1e-9)
-    assert [take(steps, [3.0, 4.0], 0.1) for steps in (plain, cut)] == pytest.approx([5.0, 5.0])
+    (plain, norm), (cut, same) = taken([[3.0, 4.0]]), taken([[3.0, 4.0]], clip=1e-9)
+    assert norm == same == pytest.approx([5.0])
     assert moved(plain)[0] == pytest.approx(-0.1, rel=1e-4)
     # What is left of it is lost beside eps.
     assert abs(moved(cut)[0]) < 0.01

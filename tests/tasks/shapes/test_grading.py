@@ -11,9 +11,9 @@ from capbench.tasks.shapes.accounts import account_of, chain, graph_f1, is_true
 from capbench.tasks.shapes.crops import crops_of
 from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.drawing import pixel_box
-from capbench.tasks.shapes.grading import GRADES, detailed_candidates, foil_of, ratings, short_candidates
+from capbench.tasks.shapes.grading import GRADES, detailed_candidates, exchange_shape, ratings, short_candidates
 from capbench.tasks.shapes.sampling import sample_scene
-from capbench.tasks.shapes.scene import SHAPES
+from capbench.tasks.shapes.scene import SHAPES, Stream, generator
 
 SCENES = [sample_scene(seed) for seed in range(120)]
 
@@ -56,17 +56,16 @@ def test_raters_rank_the_grades_by_f1_on_average():
 
 def test_a_foil_differs_by_one_word_that_the_scene_does_not_show():
     for scene in SCENES:
-        foil = foil_of(scene)
-        changed = [
+        caption = short_references(scene)[0]
+        foil = exchange_shape(caption, scene, generator(scene.seed, Stream.FOILS))
+        ((word, wrong),) = [
             (old.strip(".,"), new.strip(".,"))
-            for old, new in zip(foil.caption.split(), foil.foil.split(), strict=True)
+            for old, new in zip(caption.split(), foil.split(), strict=True)
             if old != new
         ]
-        assert changed == [(foil.word, foil.wrong_word)]
-        assert foil.word in {thing.shape for thing in scene.things}
-        assert foil.wrong_word in SHAPES
-        assert foil.wrong_word not in {thing.shape for thing in scene.things}
-        assert (foil.caption, *foil.references) == tuple(short_references(scene))
+        shapes = {thing.shape for thing in scene.things}
+        assert word in shapes
+        assert wrong in {*SHAPES} - shapes
 
 
 def test_crops_hold_their_things_and_no_part_of_others_between_them():
