@@ -56,8 +56,8 @@ def main() -> None:
         texts = torch.nn.functional.normalize(trainable.encode_texts(trainable.text_inputs(drawn.texts)), dim=1)
         pairs = trainable.module.logit_scale.exp() * images @ texts.T
         partners = torch.arange(len(pairs))
-        loss = sum(torch.nn.functional.cross_entropy(side, partners) for side in (pairs, pairs.T))
-        (loss / 2).backward()
+        loss = torch.stack([torch.nn.functional.cross_entropy(side, partners) for side in (pairs, pairs.T)]).mean()
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(trainable.module.parameters(), float("inf"))
         adam.step()
 

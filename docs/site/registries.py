@@ -52,11 +52,6 @@ def section(name: str, columns: str, leaves: Callable[[], Iterator[Leaf]]) -> di
     return {"index.md": "\n".join([f"# {title}", "", prose(leaves), "", *table]) + "\n", **pages}
 
 
-def _titled(label: str, name: str) -> str:
-    """Return a title with a label and the name to type."""
-    return f"{label} (`{name}`)"
-
-
 def _first_line(thing: object) -> str:
     return sections(thing)[""].partition("\n\n")[0]
 
@@ -69,7 +64,7 @@ def metrics_section() -> Iterator[Leaf]:
     for name, metric in metrics.items():
         needs = ", ".join(sorted(metric.needs)) or "only the caption"
         kind = next(kind for kind in metric.__mro__ if kind.__doc__)
-        yield name, _titled(metric.label, name), (_first_line(kind), needs), _metric(name, metric, needs)
+        yield name, f"{metric.label} (`{name}`)", (_first_line(kind), needs), _metric(name, metric, needs)
 
 
 def _metric(name: str, metric: type[Metric], needs: str) -> str:

@@ -10,10 +10,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
 from docstrings import prose
 from registries import PAGES, SECTIONS, section
 from schemas import alias_keys, page_of, template_keys
@@ -95,16 +94,10 @@ def _links(page: Path) -> list[str]:
     return _LINK.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
 
 
-def navigation() -> Iterator[str]:
-    """Yield the pages of the navigation."""
-    yield from _leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
-
-
-def _leaves(place: object) -> Iterator[str]:
-    if isinstance(place, str):
-        yield place
-    for part in place.values() if isinstance(place, dict) else place if isinstance(place, list) else ():
-        yield from _leaves(part)
+def navigation() -> list[str]:
+    """Return the pages of the navigation."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    return re.findall(r": (\S+\.md)$", nav, re.MULTILINE)
 
 
 def notebook(file: Path) -> str:

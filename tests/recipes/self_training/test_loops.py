@@ -228,13 +228,14 @@ def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: 
     out.mkdir()
     mark = {"loop": "tiny", "fingerprint": call_of(file).loaded.fingerprint()}
     (out / "loop.json").write_text(json.dumps(mark))
+    (out / "turn-0").mkdir()
     for change in (
         "seed=1", "captioner=shapes-llava", "make.limit=7", "make.data=shapes_captions", "train.set=[stop.steps=4]",
         "make.set=[]", "judge=[{task: shapes_captions}]",
     ):  # fmt: skip
         with pytest.raises(DataError, match=r"holds the output of another loop: .*tiny"):
             run_loop(call_of(file, change), out)
-    assert [path.name for path in out.iterdir()] == ["loop.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["loop.json", "turn-0"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
     with pytest.raises(DataError, match="has files of no loop"):
