@@ -120,7 +120,7 @@ class Resamples:
         """
         scatter = np.abs(self.values[np.isfinite(self.values)] - self.value)
         extreme = np.count_nonzero(scatter >= abs(self.value) - rounding)
-        return float(p_of_few(np.array((1 + extreme) / (1 + len(scatter))), self.images))
+        return p_of_few((1 + extreme) / (1 + len(scatter)), self.images)
 
     def fault(self) -> str:
         """Return why these resamples give no interval; empty where they do."""

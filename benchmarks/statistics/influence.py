@@ -19,7 +19,7 @@ import numpy as np
 from . import Draws
 from .bootstrap import Resamples, Value, by_influence, code_images, draw, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
-from .intervals import caution_of, t_quantile, wilson
+from .intervals import caution_of, share_within, t_quantile, wilson
 
 _AT_ONCE = 100_000
 
@@ -120,11 +120,9 @@ class Influence:
         Args:
             rounding: A difference no larger than that is none.
         """
-        from scipy.special import stdtr
-
         if abs(self.value) <= rounding:
             return 1.0
-        return float(2 * stdtr(self.images - 1, -abs(self.value) / stderr)) if (stderr := self.stderr) else 0.0
+        return 1 - share_within(abs(self.value) / stderr, self.images) if (stderr := self.stderr) else 0.0
 
 
 Spread = Resamples | Influence

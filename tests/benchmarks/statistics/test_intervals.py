@@ -12,7 +12,15 @@ from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.bootstrap import Resamples, resample_values
 from capbench.benchmarks.statistics.contract import Interval, RatedScores
 from capbench.benchmarks.statistics.influence import Influence, Spread, spreads_of_all
-from capbench.benchmarks.statistics.intervals import bias_corrected, p_of_few, wilson
+from capbench.benchmarks.statistics.intervals import (
+    bias_corrected,
+    least_p,
+    p_of_few,
+    resamples_for,
+    share_within,
+    t_quantile,
+    wilson,
+)
 from capbench.benchmarks.statistics.paired import SpreadEstimate, paired_means
 from capbench.benchmarks.statistics.significance import rank
 from capbench.benchmarks.statistics.systems.correlation import SystemPearson
@@ -110,10 +118,20 @@ def test_five_systems_have_a_caution_and_their_correlation_lies_in_its_interval(
 
 
 def test_ps_of_few_images_are_those_of_students_t():
-    ps = np.array([1.0, 0.05, 0.001])
-    assert p_of_few(ps, 10**9) == pytest.approx(ps, rel=1e-6)
-    expected = 2 * stats.t.sf(stats.norm.isf(ps / 2) * math.sqrt(0.9), 9)
-    assert p_of_few(ps, 10) == pytest.approx(expected) and expected[1] > 0.09
+    for p in (1.0, 0.05, 0.001):
+        assert p_of_few(p, 10**9) == pytest.approx(p, rel=1e-6)
+        assert p_of_few(p, 10) == pytest.approx(2 * stats.t.sf(stats.norm.isf(p / 2) * math.sqrt(0.9), 9))
+    assert p_of_few(0.05, 10) > 0.09
+    assert least_p(resamples_for(0.01, 10), 10) < 0.01 < least_p(resamples_for(0.01, 10) - 2, 10)
+
+
+@pytest.mark.parametrize("images", [2, 3, 4, 5, 10, 11, 300, 20_001])
+def test_students_t_is_scipys(images: int):
+    for t in (0.0, 0.3, 2.0, 9.0):
+        assert share_within(t, images) == pytest.approx(1 - 2 * stats.t.sf(t, images - 1), abs=1e-12)
+    for level in (0.5, 0.95, 0.999):
+        assert t_quantile(level, images) == pytest.approx(stats.t.ppf((1 + level) / 2, images - 1), rel=1e-9)
+        assert t_quantile(level, 10**7) == pytest.approx(stats.norm.ppf((1 + level) / 2), rel=1e-9)
 
 
 @pytest.mark.parametrize(("images", "letters"), [(9, ["", ""]), (10, ["a", "b"])])
