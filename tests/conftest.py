@@ -171,52 +171,39 @@ def dci(made_once: MadeOnce) -> Path:
     return made_once("dci", lambda folder: make_tiny_dci(folder / "dci")) / "dci"
 
 
-@pytest.fixture(scope="session")
-def tiny_siglip(made_once: MadeOnce) -> Path:
-    """A folder with a tiny SigLIP."""
-    return made_once("tiny_siglip", make_tiny_siglip)
+def folder_fixture(name: str, make: Callable[[Path], object]) -> Any:
+    """Return a fixture that gives a folder which is made once a session."""
+
+    @pytest.fixture(scope="session", name=name)
+    def folder(made_once: MadeOnce) -> Path:
+        return made_once(name, make)
+
+    return folder
 
 
-@pytest.fixture(scope="session")
-def tiny_siglip2(made_once: MadeOnce) -> Path:
-    """A folder with a tiny SigLIP 2."""
-    return made_once("tiny_siglip2", make_tiny_siglip2)
+tiny_siglip = folder_fixture("tiny_siglip", make_tiny_siglip)
+"""A folder with a tiny SigLIP."""
+tiny_siglip2 = folder_fixture("tiny_siglip2", make_tiny_siglip2)
+"""A folder with a tiny SigLIP 2."""
+tiny_llava = folder_fixture("tiny_llava", make_tiny_llava)
+"""A folder with a tiny LLaVA."""
+tiny_qwen2_vl = folder_fixture("tiny_qwen2_vl", make_tiny_qwen2_vl)
+"""A folder with a tiny Qwen2-VL."""
+tiny_idefics3 = folder_fixture("tiny_idefics3", make_tiny_idefics3)
+"""A folder with a tiny Idefics 3."""
+tiny_blip2 = folder_fixture("tiny_blip2", make_tiny_blip2)
+"""A folder with a tiny BLIP-2."""
+tiny_vit_gpt2 = folder_fixture("tiny_vit_gpt2", make_tiny_vit_gpt2)
+"""A folder with a tiny ViT-GPT2."""
+tiny_florence2 = folder_fixture("tiny_florence2", make_tiny_florence2)
+"""A folder with a tiny Florence-2."""
 
 
-@pytest.fixture(scope="session")
-def tiny_llava(made_once: MadeOnce) -> Path:
-    """A folder with a tiny LLaVA."""
-    return made_once("tiny_llava", make_tiny_llava)
-
-
-@pytest.fixture(scope="session")
-def tiny_qwen2_vl(made_once: MadeOnce) -> Path:
-    """A folder with a tiny Qwen2-VL."""
-    return made_once("tiny_qwen2_vl", make_tiny_qwen2_vl)
-
-
-@pytest.fixture(scope="session")
-def tiny_idefics3(made_once: MadeOnce) -> Path:
-    """A folder with a tiny Idefics 3."""
-    return made_once("tiny_idefics3", make_tiny_idefics3)
-
-
-@pytest.fixture(scope="session")
-def tiny_blip2(made_once: MadeOnce) -> Path:
-    """A folder with a tiny BLIP-2."""
-    return made_once("tiny_blip2", make_tiny_blip2)
-
-
-@pytest.fixture(scope="session")
-def tiny_vit_gpt2(made_once: MadeOnce) -> Path:
-    """A folder with a tiny ViT-GPT2."""
-    return made_once("tiny_vit_gpt2", make_tiny_vit_gpt2)
-
-
-@pytest.fixture(scope="session")
-def tiny_florence2(made_once: MadeOnce) -> Path:
-    """A folder with a tiny Florence-2."""
-    return made_once("tiny_florence2", make_tiny_florence2)
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table of mounts in the place of the system's."""
+    monkeypatch.setattr("capbench.paths._MOUNTS", tmp_path / "mountinfo")
+    return tmp_path / "mountinfo"
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.running.runner import run
 from capbench.benchmarks.scale.executors import Executor, Resources
 from capbench.benchmarks.store.store import Store
+from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Metric, Scores
 
 VOLATILE = ("date", "total_evaluation_time_seconds", "timings", "store", "environment", "checksum", "git_hash")
@@ -141,3 +142,13 @@ class Fragile(Metric):
         if any("break" in text for text in items.candidates):
             raise RuntimeError("it is broken")
         return Scores(np.array([float(len(text)) for text in items.candidates]))
+
+
+class Broken(Metric):
+    """Fails as a whole."""
+
+    label = "Broken"
+    source = "here"
+
+    def score(self, items: Items, context: Context) -> Scores:
+        raise MetricError("the model is gone", "Bring it back.")

@@ -43,15 +43,13 @@ class Path(NamedTuple):
         return -self.weight, self.chunks + (self.last != -1), self.distance
 
 
-def search(matches: list[Match], n_references: int) -> tuple[Match, ...]:
+def search(pairs: list[Match], n_references: int) -> tuple[Match, ...]:
     """Return the matches of the best path."""
-    covered = Counter(place for match in matches for place in range(match.start, match.end))
-    candidate_covered = Counter(
-        place for match in matches for place in range(match.candidate_start, match.candidate_end)
-    )
+    covered = Counter(place for match in pairs for place in range(match.start, match.end))
+    candidate_covered = Counter(place for match in pairs for place in range(match.candidate_start, match.candidate_end))
     paths = [Path(0, 0, 0, 0, -1, ())]
     for current in range(n_references):
-        here = [match for match in matches if match.start == current]
+        here = [match for match in pairs if match.start == current]
         alone = len(here) == 1 and {
             *(covered[place] for place in range(here[0].start, here[0].end)),
             *(candidate_covered[place] for place in range(here[0].candidate_start, here[0].candidate_end)),

@@ -59,17 +59,9 @@ def scored_in_shards(
         scores.append(metric.score(shard, context, state))
         sums.append(stored(metric.sums(scores[-1], shard.weights)))
     ordered = Scores(
-        in_order(pieces, [score.values for score in scores]),
-        {name: in_order(pieces, [score.parts[name] for score in scores]) for name in scores[0].parts},
-        {
-            int(which[at]): why
-            for which, score in zip(pieces, scores, strict=True)
-            for at, why in score.failures.items()
-        },
-        {
-            int(which[at]): remark
-            for which, score in zip(pieces, scores, strict=True)
-            for at, remark in score.remarks.items()
-        },
+        in_order(pieces, [part.values for part in scores]),
+        {name: in_order(pieces, [part.parts[name] for part in scores]) for name in scores[0].parts},
+        {int(which[at]): why for which, part in zip(pieces, scores, strict=True) for at, why in part.failures.items()},
+        {int(which[at]): note for which, part in zip(pieces, scores, strict=True) for at, note in part.remarks.items()},
     )
     return ordered, metric.value(add_sums(sums))

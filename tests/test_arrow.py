@@ -16,14 +16,7 @@ MANY = [None if number % 7 == 3 else number for number in range(50)]
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        [],
-        ["a"],
-        ["", None, "é\U0001f600", "b\0c"],
-        [None, None],
-        [None if item is None else str(item) for item in MANY],
-    ],
+    "values", [[], ["a"], ["", None, "é\U0001f600", "b\0c"], [None, None], [n if n is None else str(n) for n in MANY]]
 )
 def test_texts_are_those_of_pyarrow(values: list[str | None]):
     _equal(arrow.texts(values), pyarrow.array(values, pyarrow.string()))

@@ -173,11 +173,9 @@ def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[st
             # What stands in results/runs: to score it again, as 'verify' does, needs the data.
             for name in ("flickr8k_expert", "composite"):
                 shutil.copytree(ROOT / "results/runs" / name, folder / "runs" / name)
-        arguments = [
-            argument for word in words for argument in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
-        ]
+        argv = [path for word in words for path in (sorted(map(str, folder.glob(word))) if "*" in word else [word])]
         few = ["--limit", "4", "--bootstrap", "10"] if words[0] == "run" else []
-        if main([*arguments, *few]) != 0:
+        if main([*argv, *few]) != 0:
             faults.append(f"{' '.join(words)}: {capsys.readouterr().err}")
     assert not faults, "\n".join(faults)
     for name in ("leaderboard/index.html", "agreement.svg", "table.tex", "scores.csv", "lm_tasks"):

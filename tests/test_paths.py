@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from capbench import paths
 from capbench.paths import network_file_system
 
 MOUNTS = r"""
@@ -16,14 +15,6 @@ MOUNTS = r"""
 32 22 0:42 / /twice rw - nfs4 server:/old rw
 33 22 0:43 / /twice rw - tmpfs tmpfs rw
 """.lstrip()
-
-
-@pytest.fixture
-def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A table of mounts in the place of the system's."""
-    table = tmp_path / "mountinfo"
-    monkeypatch.setattr(paths, "_MOUNTS", table)
-    return table
 
 
 @pytest.mark.parametrize(

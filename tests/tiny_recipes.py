@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from capbench.adapters import Encoded
-from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.contract import Trainer, TrainingCall
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 
@@ -23,6 +23,15 @@ VALIDATION = {
     "arguments": {"scenes": 12},
     "validation": {"reader": "rows.described", "arguments": {"scenes": 5, "split": "validation"}},
 }
+
+
+def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """Return the gradients of what is trained, and forget them."""
+    trained = [(name, tensor) for name, tensor in trainer.parameters.items() if tensor.grad is not None]
+    grads = {name: tensor.grad.clone() for name, tensor in trained if tensor.grad is not None}
+    for _, tensor in trained:
+        tensor.grad = None
+    return grads
 
 
 def call_of(recipe: str, changes: Sequence[str] = ()) -> TrainingCall:

@@ -246,9 +246,7 @@ def test_poor_contrast_of_either_theme_is_found_behind_elements_of_one_look(brow
         f'<!doctype html><html lang="en"><head><title>t</title><style>{dark}</style></head><body><main><h1>t</h1>'
         f'{"<p>good</p>" * 4}<p style="color: #ccc">poor</p><p class="dark">poor at night</p></main></body></html>'
     )
-    assert [violation[:2] for violation in violations(page, axe, width, themes)] == [
-        [theme, "color-contrast"] for theme in themes
-    ]
+    assert [row[:2] for row in violations(page, axe, width, themes)] == [[theme, "color-contrast"] for theme in themes]
     page.close()
 
 

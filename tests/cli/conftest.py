@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_shards import Broken
 from task_keys import AGREEMENT
 
 from capbench.cli.main import main
-from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 NAMED = {"task": "small", "description": "Four rated captions.", "tag": ["tiny"]}
@@ -133,16 +133,6 @@ def copy_of_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         return Path(shutil.copytree(record.parent, output / record.parent.relative_to(folders[name])))
 
     return copy
-
-
-class Broken(Metric):
-    """Fails as a whole."""
-
-    label = "Broken"
-    source = "here"
-
-    def score(self, items: Items, context: Context) -> Scores:
-        raise MetricError("the model is gone", "Bring it back.")
 
 
 class Undocumented(Metric):

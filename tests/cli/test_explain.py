@@ -14,6 +14,8 @@ from tiny_images import noise_png
 
 from capbench.metrics import aloha as aloha_metric
 
+from .conftest import Bench
+
 CANDIDATE = "A ruddy auto & a <dog> on a route."
 REFERENCE = "A red car stands on a road near houses."
 ROWS = [
@@ -103,13 +105,18 @@ class Page(HTMLParser):
             self._mark = ""
 
 
+def page_of(bench: Bench, folder: Path, *arguments: object) -> tuple[str, Page]:
+    """Return the page of an explanation, which closes what it opens and loads nothing."""
+    bench(*arguments, "--html", folder / "why.html").succeeded()
+    text = (folder / "why.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.open
+    assert not page.loads
+    return text, page
+
+
 def test_page_is_whole_escaped_and_loads_nothing(bench, metric, tmp_path: Path):
-    page = tmp_path / "why.html"
-    bench(*given(metric(), "--html", page)).succeeded()
-    text = page.read_text(encoding="utf-8")
-    read = Page(text)
-    assert not read.open
-    assert not read.loads
+    text, read = page_of(bench, tmp_path, *given(metric()))
     assert "script" not in read.tags
     assert "dog" not in read.tags
     assert '&lt;<mark class="unmatched" title="unmatched">dog</mark>&gt;' in text
@@ -158,12 +165,7 @@ def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench, tm
     assert unknown.out.rstrip().endswith("· words that the parser's list lacks: dog")
     ignored = bench(*OBJECTS, "--metric", aloha.replace("unmatched=zero,", ""))
     assert "counts nothing, as released" in ignored.out
-    page = tmp_path / "why.html"
-    assert bench(*OBJECTS, "--metric", aloha, "--html", page).code == 0
-    text = page.read_text(encoding="utf-8")
-    read = Page(text)
-    assert not read.open
-    assert not read.loads
+    text, _ = page_of(bench, tmp_path, *OBJECTS, "--metric", aloha)
     assert "<p>A &lt;red&gt; star and a moon, a heart.</p>" in text
     assert "<td>star</td><td>star</td>" in text
     assert text.count('class="how unmatched"') == 2
@@ -236,12 +238,7 @@ def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_o
     assert "~ answers differ" in lines
     assert "✗ a fact of the caption that is false in every answer" in lines
     assert "in any trial" not in done.out
-    page = tmp_path / "why.html"
-    assert bench(*asked, "--image", image, "--html", page).code == 0
-    text = page.read_text(encoding="utf-8")
-    read = Page(text)
-    assert not read.open
-    assert not read.loads
+    text, _ = page_of(bench, tmp_path, *asked, "--image", image)
     assert '<td>&lt;red&gt;.</td><td class="remark">true 1 1, about 1 1</td>' in text
     assert "<p>A &lt;dog&gt;.</p>" in text
     assert f'<th scope="row">mean</th><td class="number">{0.5:.4f}</td>' in text

@@ -83,9 +83,7 @@ def test_every_fault_of_a_folder_is_named_with_its_place_groups_included(bench, 
     verdicts = re.split(r"^(?=\S)", done.out, flags=re.MULTILINE)
     for number, (fault, (_, _, message)) in enumerate(FAULTS.items()):
         with subtests.test(fault):
-            (verdict,) = (
-                verdict for verdict in verdicts if verdict.startswith("faulty") and f"sound_{number:02}" in verdict
-            )
+            (verdict,) = (line for line in verdicts if line.startswith("faulty") and f"sound_{number:02}" in line)
             place = f"tasks/sound_{number:02}.yaml" if message.startswith(":") else ""
             assert place + message.replace("sound.yaml", f"sound_{number:02}.yaml") in verdict
     assert sum(line.startswith("faulty") for line in done.out.splitlines()) == len(FAULTS) + 1

@@ -312,13 +312,8 @@ def values_of(place: Path) -> list[dict[str, Any]]:
         BenchError: A record or its samples cannot be read.
     """
     if (place / "board").exists():
-        return [
-            {
-                name: content
-                for name, content in files_of(place).items()
-                if name.startswith("board/") and "/." not in name
-            }
-        ]
+        files = files_of(place)
+        return [{name: files[name] for name in files if name.startswith("board/") and "/." not in name}]
     every = []
     for record in sorted((place / "runs").rglob("run.json")):
         if any(part.startswith(".") for part in record.relative_to(place).parts):

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-TASK: dict[str, Any] = {
-    "task": "strange",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "output_type": "generate_until",
-    "doc_to_id": "id",
-    "doc_to_text": "Describe it.",
-    "doc_to_image": "image",
-    "doc_to_target": "references",
-    "metric_list": ["length"],
-    "metadata": {"version": 1.0},
-}
+from task_keys import CAPTIONING
+
+TASK: dict[str, Any] = {**CAPTIONING, "task": "strange", "doc_to_id": "id"}
 PIPELINE: dict[str, Any] = {
     "pipeline": "strange",
     "models": {"captioner": {"name": "shapes-captioner"}},

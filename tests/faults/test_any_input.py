@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import task_keys
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -96,30 +97,21 @@ def assert_each_is_scored_or_named(count: int, scored: int, faults: Iterable[Any
     assert 0 < scored <= count
 
 
-BASE = {
-    "task": "any",
-    "dataset_path": "json",
-    "dataset_kwargs": {"data_files": "rows.jsonl"},
-    "doc_to_id": "id",
-    "doc_to_image": "image",
-    "doc_to_target": "references",
-    "metric_list": ["bleu_1", "cider", "length"],
-    "metadata": {"version": 1.0},
-}
-CAPTIONING = {**BASE, "output_type": "generate_until", "doc_to_text": "Describe this image."}
-AGREEMENT = {
-    **BASE,
-    "output_type": "agreement",
-    "doc_to_candidate": "candidate",
-    "doc_to_human": "ratings",
-    "statistics": ["kendall_b", "kendall_c", "pearson"],
-}
-PREFERENCE = {
-    **BASE,
-    "output_type": "preference",
-    "doc_to_pair": ["candidate", "other"],
-    "doc_to_preferred": "preferred",
-}
+BASE = {"task": "any", "doc_to_id": "id", "metric_list": ["bleu_1", "cider", "length"]}
+CAPTIONING = task_keys.CAPTIONING | BASE
+RATED = {"doc_to_human": "ratings", "statistics": ["kendall_b", "kendall_c", "pearson"]}
+AGREEMENT = task_keys.AGREEMENT | BASE | RATED
+PREFERENCE = (
+    task_keys.LOCAL
+    | BASE
+    | {
+        "doc_to_image": "image",
+        "doc_to_target": "references",
+        "output_type": "preference",
+        "doc_to_pair": ["candidate", "other"],
+        "doc_to_preferred": "preferred",
+    }
+)
 
 
 # --- captions, references, ratings
@@ -165,9 +157,7 @@ def test_every_document_is_scored_or_named_once_whatever_captions_and_references
 def test_order_of_documents_and_captions_changes_no_number(
     tmp_path: Path, documents: list[tuple[list[str], str]], seed: random.Random
 ):
-    rows = [
-        {"id": str(n), "image": f"{n}.jpg", "references": references} for n, (references, _) in enumerate(documents)
-    ]
+    rows = [{"id": str(n), "image": f"{n}.jpg", "references": texts} for n, (texts, _) in enumerate(documents)]
     captions = [{"id": str(n), "caption": caption} for n, (_, caption) in enumerate(documents)]
     first = run_of(tmp_path, CAPTIONING, rows, captions)
     other = run_of(tmp_path, CAPTIONING, seed.sample(rows, len(rows)), seed.sample(captions, len(captions)))

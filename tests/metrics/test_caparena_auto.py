@@ -74,9 +74,7 @@ def test_value_is_for_the_caption_wherever_it_stands(judge, prompt):
 
 
 def test_what_has_no_verdict_is_a_failure_or_counts_nothing_with_a_remark(judge, prompt):
-    said = {
-        f"{caption}|{other}|a person": "I cannot say." for caption, other in (("mine", "a rival"), ("a rival", "mine"))
-    }
+    said = {f"{a}|{b}|a person": "I cannot say." for a, b in (("mine", "a rival"), ("a rival", "mine"))}
     recorded = judge(said)
     failed = CapArenaAuto(prompt, tries=2).score(items("mine"), Context(judge=recorded))
     assert np.isnan(failed.values[0])

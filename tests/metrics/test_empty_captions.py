@@ -54,10 +54,7 @@ def test_empty_captions_count_as_released_code_counts_them(rows: list[dict[str, 
         values = [row[name] for row in table.rows]
         np.testing.assert_allclose(values, GOLDEN["rows"][name], rtol=0, atol=1e-9, err_msg=name)
     assert len(table.rows) == 60
-    assert [(entry["reason"], entry["count"]) for entry in table.empty] == [
-        ("has no letter or digit", 1),
-        ("is empty", 2),
-    ]
+    assert [(row["reason"], row["count"]) for row in table.empty] == [("has no letter or digit", 1), ("is empty", 2)]
     assert table.failures == []
 
 

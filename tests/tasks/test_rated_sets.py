@@ -309,11 +309,7 @@ def test_judge_of_caparena_is_held_against_people(battles: Path):
         row["judge"] = judge
     write(battles, caparena_annots_eval_judge__json=json.dumps(rows))
     done = run("caparena_judge", battles)
-    judge = {
-        (result.statistic, result.category): (result.value, result.n)
-        for result in done.results
-        if result.metric == "judge"
-    }
+    judge = {(r.statistic, r.category): (r.value, r.n) for r in done.results if r.metric == "judge"}
     # Of five verdicts on captioners two are ties, of which people share one; of the other three one is wrong.
     assert judge["accuracy", ""] == (pytest.approx(2 / 3), 3)
     assert judge["accuracy_with_ties", ""] == (pytest.approx(3 / 5), 5)

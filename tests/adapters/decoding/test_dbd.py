@@ -60,13 +60,11 @@ class BruteForce:
         for step in range(1, self.decoder.max_fact_tokens + 1):
             alpha = self.decoder.alpha if step <= self.decoder.alpha_steps else self.decoder.later_alpha
             remaining: list[Sequence] = []
-            for candidate in candidates:
-                log_probabilities, _ = self.look(candidate.ids)
+            for beam in candidates:
+                log_probabilities, _ = self.look(beam.ids)
                 for token in np.argsort(-log_probabilities)[: self.decoder.top_k].tolist():
-                    ids = [*candidate.ids, token]
-                    remaining.append(
-                        Sequence(ids, candidate.log_likelihood + log_probabilities[token], self.look(ids)[1])
-                    )
+                    ids = [*beam.ids, token]
+                    remaining.append(Sequence(ids, beam.log_likelihood + log_probabilities[token], self.look(ids)[1]))
             picked: list[Sequence] = []
             while remaining and len(picked) < self.decoder.beams:
                 hybrid = [

@@ -50,9 +50,7 @@ def test_features_are_those_of_open_clip(load, plain, photographs: list[ImageHan
     model, transform, tokenizer = plain
     encoder = load(batch_size=7)
     with torch.no_grad():
-        images = model.encode_image(
-            torch.stack([transform(Image.open(photograph.source)) for photograph in photographs])
-        )
+        images = model.encode_image(torch.stack([transform(Image.open(photo.source)) for photo in photographs]))
         texts = model.encode_text(tokenizer(_TEXTS))
     assert abs(stacked(encoder.images(photographs)) - images.numpy()).max() < 1e-5
     assert abs(stacked(encoder.texts(_TEXTS)) - texts.numpy()).max() < 1e-5

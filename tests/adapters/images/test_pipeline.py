@@ -137,10 +137,8 @@ def widths(*sizes: int) -> list[ImageHandle]:
 
 def seen(batches: list[ImageBatch]) -> tuple[list[int], list[bool]]:
     """Return the widths of images, and whether another process read them."""
-    inputs = [batch.inputs for batch in batches if batch.positions]
-    return [int(n) for batch in inputs for n in batch["size"]], [
-        bool(n) for batch in inputs for n in batch["elsewhere"]
-    ]
+    inputs = [part.inputs for part in batches if part.positions]
+    return [int(n) for part in inputs for n in part["size"]], [bool(n) for part in inputs for n in part["elsewhere"]]
 
 
 @processes

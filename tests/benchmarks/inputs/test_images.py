@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from task_keys import UNSEEN
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.images.reading import UnreadableImage, read_bytes
@@ -20,19 +21,7 @@ from capbench.tasks.shapes.pictures import DrawnClip
 
 
 def make_task(**keys: Any) -> TaskConfig:
-    return TaskConfig.model_validate(
-        {
-            "task": "mine",
-            "dataset_path": "json",
-            "output_type": "agreement",
-            "doc_to_candidate": "caption",
-            "doc_to_human": "rating",
-            "metric_list": ["length"],
-            "statistics": ["kendall_b"],
-            "metadata": {"version": 1},
-            **keys,
-        }
-    )
+    return TaskConfig.model_validate({**UNSEEN, "task": "mine", "metric_list": ["length"], **keys})
 
 
 def finder_of(task: TaskConfig, data: Path | None) -> ImageFinder:

@@ -49,9 +49,7 @@ def marks_of(board: Board) -> dict[str, tuple[str, ...]]:
 
 def judged(**changes: Any) -> Callable[..., dict[str, Any]]:
     """Return what makes a record of values by metric of one statistic."""
-    return lambda **values: make_record(
-        values={f"{name}.kendall_b": value for name, value in values.items()}, **changes
-    )
+    return lambda **values: make_record(values={f"{name}.kendall_b": values[name] for name in values}, **changes)
 
 
 def captioning(model: str, **values: float) -> dict[str, Any]:

@@ -49,11 +49,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 
 
 def value_of(done: TaskRun, statistic: str, category: str = "", metric: str = "length") -> float | None:
-    (result,) = [
-        result
-        for result in done.results
-        if (result.metric, result.statistic, result.category) == (metric, statistic, category)
-    ]
+    (result,) = [r for r in done.results if (r.metric, r.statistic, r.category) == (metric, statistic, category)]
     return result.value
 
 
@@ -68,12 +64,7 @@ def test_every_statistic_is_given_of_every_aspect_in_one_run(run):
     assert value_of(done, "kendall_b.precision") == by_hand(KendallB(), rated, "P")
     assert value_of(done, "kendall_b.recall") == by_hand(KendallB(), rated, "R")
     assert value_of(done, "r.recall") == pytest.approx(by_hand(Pearson(), rated, "R"))
-    assert [result.label[1] for result in done.results[:4]] == [
-        "τ-b precision",
-        "PCC precision",
-        "τ-b recall",
-        "PCC recall",
-    ]
+    assert [r.label[1] for r in done.results[:4]] == ["τ-b precision", "PCC precision", "τ-b recall", "PCC recall"]
     assert all(result.interval is not None for result in done.results)
     assert set(done.record.significance) == {"kendall_b.precision", "kendall_b.recall", "r.precision", "r.recall"}
     assert done.samples["ratings.precision"].to_pylist() == [[float(row["P"])] for row in rated]

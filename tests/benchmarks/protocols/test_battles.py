@@ -64,11 +64,7 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
 
 
 def result(done: TaskRun, metric: str, statistic: str, category: str = "") -> Result:
-    (result,) = [
-        result
-        for result in done.results
-        if (result.metric, result.statistic, result.category) == (metric, statistic, category)
-    ]
+    (result,) = [r for r in done.results if (r.metric, r.statistic, r.category) == (metric, statistic, category)]
     return result
 
 

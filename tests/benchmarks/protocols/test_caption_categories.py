@@ -108,11 +108,7 @@ def test_metric_that_raises_has_no_value_in_any_category_and_says_why(folder: Pa
     (folder / "parts.yaml").write_text(text)
     done = capbench.evaluate(f"captions:{folder / 'said.jsonl'}", ["parts"], include_path=[folder], resamples=0)
     broken = [result for result in done["parts"].results if result.metric == "broken"]
-    assert [(result.category, result.value, result.n) for result in broken] == [
-        ("sea", None, 0),
-        ("city", None, 0),
-        ("", None, 0),
-    ]
+    assert [(r.category, r.value, r.n) for r in broken] == [("sea", None, 0), ("city", None, 0), ("", None, 0)]
     assert all(result.reason for result in broken)
 
 

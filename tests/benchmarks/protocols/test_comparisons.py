@@ -77,9 +77,8 @@ def test_pearson_has_williams_test_which_supposes_distinct_images_and_other_stat
 
 def test_williams_test_of_three_rows_is_undefined():
     scores = {"good": GOOD[:3], "poor": POOR[:3]}
-    comparison = agreement().compare(
-        ComparedRows(list("abc"), scores, Ratings.of([[1.0], [2.0], [3.0]])), Pearson(), DRAWS
-    )
+    rows = ComparedRows(list("abc"), scores, Ratings.of([[1.0], [2.0], [3.0]]))
+    comparison = agreement().compare(rows, Pearson(), DRAWS)
     assert comparison.classical
     assert comparison.classical("good", "poor") == {"Williams": None}
 

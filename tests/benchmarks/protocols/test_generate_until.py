@@ -171,9 +171,7 @@ def test_caption_of_a_captioner_that_loops_is_kept_and_counted_in_full(folder: P
     ]
     assert done.record.generation["mean_words"] == (7_500 + 8_000 + 2 + 4 + 5) / 5
     Counter.batches.clear()
-    assert [result.value for result in run(folder, metrics=metrics).results] == [
-        result.value for result in done.results
-    ]
+    assert [r.value for r in run(folder, metrics=metrics).results] == [r.value for r in done.results]
     assert asked() == []
 
 

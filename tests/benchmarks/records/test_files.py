@@ -17,6 +17,7 @@ import jsonschema
 import numpy as np
 import pyarrow.parquet
 import pytest
+from in_shards import Broken
 
 import capbench
 from capbench.benchmarks.records.files import write_run
@@ -25,7 +26,7 @@ from capbench.benchmarks.records.reading import find_records
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.errors import DataError, MetricError, TaskError
+from capbench.errors import DataError, TaskError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 TASK = """
@@ -41,16 +42,6 @@ metric_list: [length]
 statistics: [kendall_b, pearson]
 metadata: {version: 1.0, published: 2024-05-01, weight: .nan}
 """
-
-
-class Broken(Metric):
-    """Fails as a whole."""
-
-    label = "Broken"
-    source = "here"
-
-    def score(self, items: Items, context: Context) -> Scores:
-        raise MetricError("the model is gone", "Bring it back.")
 
 
 class Picky(Metric):

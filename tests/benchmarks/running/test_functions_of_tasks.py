@@ -88,9 +88,7 @@ def column(task_run: Any, name: str) -> list[float | None]:
 def test_function_is_a_metric_of_candidate_and_references(run: Callable[..., Any]):
     done = run("[!function mine.shared_words]")
     assert column(done, "shared_words") == [2, 1, 3, None, None]
-    assert [(result.metric, result.label[0], result.n) for result in done.results] == [
-        ("shared_words", "shared_words", 3)
-    ]
+    assert [(r.metric, r.label[0], r.n) for r in done.results] == [("shared_words", "shared_words", 3)]
     assert done.results[0].value == pytest.approx(kendalltau([2, 1, 3], [3, 1, 4])[0])
     reasons = {failure["reason"]: failure["samples"] for failure in done.failures}
     assert reasons == {
@@ -150,10 +148,7 @@ def test_function_is_a_statistic_of_scores_and_ratings(run: Callable[..., Any]):
         "distance": pytest.approx(np.abs(gaps).mean()),
         "squared": pytest.approx((gaps**2).mean()),
     }
-    assert [(result.label[1], result.higher_is_better) for result in done.results] == [
-        ("distance", True),
-        ("squared", False),
-    ]
+    assert [(r.label[1], r.higher_is_better) for r in done.results] == [("distance", True), ("squared", False)]
     assert all(result.interval.low <= result.value <= result.interval.high for result in done.results)
     with pytest.raises(TaskError, match=r"statistic '!function mine\.distance': .*'base'"):
         run("[!function mine.letters]", "[{statistic: !function mine.distance, base: 2}]")

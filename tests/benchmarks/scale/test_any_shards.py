@@ -108,9 +108,7 @@ def test_rated_captions(tmp_path: Path):
     assert remarks["is strange"]["samples"] == ["row 9", "row 32", "row 78"]
     unspaced = next(remark for reason, remark in remarks.items() if "without spaces" in reason)
     assert unspaced["samples"] == ["row 7", "row 26", "row 45", "row 64"]
-    assert [entry["count"] for entry in record["empty_captions"]] == [
-        sum(n % 13 == 5 and n % 11 > 0 for n in range(ROWS))
-    ]
+    assert [row["count"] for row in record["empty_captions"]] == [sum(n % 13 == 5 and n % 11 > 0 for n in range(ROWS))]
     assert len(samples) == ROWS
     assert sum(sample["cider"] is not None for sample in samples) == ROWS - 2
 

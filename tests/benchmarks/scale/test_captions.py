@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import capbench
 from capbench.adapters import Captioner, CaptionRequest, ImageHandle, adapters
 from capbench.benchmarks.running import runner
 from capbench.benchmarks.running.execution import Execution
-from capbench.benchmarks.scale.executors import Executor, Resources
+from capbench.benchmarks.scale.executors import Executor
 from capbench.errors import UsageError
 
 sys.path.append(str(Path(__file__).parents[3] / "speed"))
@@ -125,11 +125,6 @@ def test_model_that_is_an_object_cannot_be_handed_to_an_engine(captioning: Capti
 class First(Executor):
     """Takes one call."""
 
-    def map(
-        self,
-        function: Callable[[Any], Any],
-        calls: Iterable[Any],
-        resources: Resources = Resources(),  # noqa: B008
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, function: object, calls: Iterable[Any], resources: object = None) -> Iterator[tuple[int, Any]]:
         next(iter(calls))
         raise KeyboardInterrupt

@@ -36,10 +36,7 @@ shared = pytest.mark.skipif(sys.platform != "linux", reason="processes are forke
 def correlated_rows(seed: int | np.random.Generator = 0, images: int = 100, rows_per_image: int = 1) -> RatedScores:
     noise = np.random.default_rng(seed).normal(size=(2, images))
     return RatedScores(
-        *(
-            np.repeat(column, rows_per_image)
-            for column in (0.6 * noise[0] + 0.8 * noise[1], noise[0], np.arange(images))
-        )
+        *(np.repeat(x, rows_per_image) for x in (0.6 * noise[0] + 0.8 * noise[1], noise[0], np.arange(images)))
     )
 
 

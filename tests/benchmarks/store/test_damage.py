@@ -57,9 +57,7 @@ def write(path: Path, content: bytes) -> None:
 
 def moved_aside(path: Path) -> list[Path]:
     """Return the damaged files beside a store, without their logs."""
-    return sorted(
-        aside for aside in path.parent.glob(f"{path.name}.damaged-*") if aside.name[-4:] not in ("-wal", "-shm")
-    )
+    return sorted(file for file in path.parent.glob(f"{path.name}.damaged-*") if file.name[-4:] not in ("-wal", "-shm"))
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from capbench import paths
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
 
@@ -137,14 +136,6 @@ def test_link_to_a_store_that_is_not_there_yet_makes_it_where_the_link_leads(tmp
     with Store(tmp_path / "store.sqlite") as store:
         store.put(PRODUCER, {"text": 1})
     assert stat.S_IMODE((tmp_path / "disk" / "real.sqlite").stat().st_mode) == 0o600
-
-
-@pytest.fixture
-def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A table of mounts in the place of the system's."""
-    table = tmp_path / "mountinfo"
-    monkeypatch.setattr(paths, "_MOUNTS", table)
-    return table
 
 
 def test_store_on_the_network_is_refused_before_anything_is_made(mounts: Path, tmp_path: Path):

@@ -117,9 +117,7 @@ def captions() -> list[dict[str, Any]]:
 
 
 def needs(suite: Suite, *, inputs: Any = NOTHING) -> dict[tuple[str, str], str]:
-    return {
-        (suite.name(place.row), place.column.name or place.column.task): place.needs for place in places(suite, inputs)
-    }
+    return {(suite.name(cell.row), cell.column.name or cell.column.task): cell.needs for cell in places(suite, inputs)}
 
 
 def test_row_is_filled_where_a_file_is_called_after_it_and_task_and_the_rest_stays(tmp_path: Path, suite: Suite):

@@ -15,9 +15,7 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=7).map(" ".join)
 
 @given(st.lists(st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=3).map(tuple)), min_size=1, max_size=6))
 def test_counts_of_a_chunk_are_those_of_each_text_by_sets_and_ngrams(pairs: list[tuple[str, tuple[str, ...]]]):
-    items = Items(
-        [""] * len(pairs), [candidate for candidate, _ in pairs], [its for _, its in pairs], np.ones(len(pairs))
-    )
+    items = Items([""] * len(pairs), [text for text, _ in pairs], [its for _, its in pairs], np.ones(len(pairs)))
     counted = ngrams.ngrams_of(items)
     texts = list(dict.fromkeys([*items.candidates, *(text for its in items.references for text in its)]))
     for order in range(1, 5):

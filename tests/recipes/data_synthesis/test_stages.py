@@ -230,9 +230,7 @@ def test_masks_are_numbered_parents_first_in_dcis_layout(tmp_path: Path):
     assert list(masks) == [mask["idx"] for mask in masks.values()] == [str(number) for number in range(len(masks))]
     assert all(mask["parent"] == -1 for mask in masks.values())
     bounds = [mask["bounds"] for mask in masks.values()]
-    assert [[*corners["topLeft"].values(), *corners["bottomRight"].values()] for corners in bounds] == row.values[
-        "boxes"
-    ]
+    assert [[*box["topLeft"].values(), *box["bottomRight"].values()] for box in bounds] == row.values["boxes"]
     largest = max(mask["area"] for mask in masks.values())
     settings = MasksSettings(grid=40, edge_points="none", least_area=largest)
     row = made_of(Masks("masks", settings, 0), PipelineRow("17", path), models)

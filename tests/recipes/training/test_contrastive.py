@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_recipes
 import torch
 from accelerate import PartialState
 from open_clip import CLIP
@@ -84,14 +85,9 @@ def test_captions_are_pooled_as_the_paper_says_as_the_code_says_and_by_their_mea
 Make = Callable[..., TrainingCall]
 
 
-def gradients(trainer: ContrastiveTrainer, step: int = 0) -> dict[str, torch.Tensor]:
-    trainer.backward(step)
-    grads = {
-        name: parameter.grad.clone() for name, parameter in trainer.parameters.items() if parameter.grad is not None
-    }
-    for parameter in trainer.parameters.values():
-        parameter.grad = None
-    return grads
+def gradients(trainer: ContrastiveTrainer) -> dict[str, torch.Tensor]:
+    trainer.backward(0)
+    return tiny_recipes.gradients(trainer)
 
 
 def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
@@ -178,9 +174,7 @@ def test_half_precision_keeps_gradients_that_are_too_small_or_too_large_for_it(c
     assert alike(exact, half) > 0.99
     name = "visual.transformer.resblocks.0.mlp.c_fc.weight"
     assert half[name].norm().item() == pytest.approx(exact[name].norm().item(), rel=0.05)
-    trainers = [
-        opened(call(objective={"batch": 4, "piece": piece}, precision=precision)) for precision in ("fp32", "fp16")
-    ]
+    trainers = [opened(call(objective={"batch": 4, "piece": piece}, precision=kind)) for kind in ("fp32", "fp16")]
     for trainer in trainers:
         for norm, projection in (
             (trainer.module.visual.ln_post, trainer.module.visual.proj),

@@ -14,13 +14,13 @@ import torch
 from killed_training import untold
 from PIL import Image
 from safetensors.torch import load_file
-from tiny_recipes import VALIDATION
+from tiny_recipes import VALIDATION, gradients
 
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.contracts import Writing
 from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
-from capbench.recipes.training.contract import Trainer, TrainingCall
+from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
 from capbench.recipes.training.loop import Loop, StepReport, read_history
 from capbench.recipes.training.processes import TrainingProcesses
@@ -30,15 +30,6 @@ pytestmark = pytest.mark.costly
 
 Make = Callable[..., TrainingCall]
 CIDER = {"metric": "cider", "document_frequencies": "images"}
-
-
-def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
-    grads = {
-        name: parameter.grad.clone() for name, parameter in trainer.parameters.items() if parameter.grad is not None
-    }
-    for parameter in trainer.parameters.values():
-        parameter.grad = None
-    return grads
 
 
 @pytest.mark.parametrize("objective", [{}, {"candidates": "samples", "length_norm": "tokens"}, {"piece": 3}])

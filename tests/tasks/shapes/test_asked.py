@@ -56,9 +56,7 @@ def test_second_scene_of_a_square_is_drawn_as_its_caption_says():
         first = sample_scene(seed)
         for category, second, captions in squares_of(first):
             assert [thing.box for thing in first.things] == [thing.box for thing in second.things]
-            changed = [
-                (thing, other) for thing, other in zip(first.things, second.things, strict=True) if thing != other
-            ]
+            changed = [(a, b) for a, b in zip(first.things, second.things, strict=True) if a != b]
             if category == "replace_obj":
                 ((thing, other),) = changed
                 assert other.shape not in {thing.shape for thing in first.things}

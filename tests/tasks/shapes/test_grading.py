@@ -44,12 +44,9 @@ def test_f1_is_that_of_the_tuples():
 def test_raters_rank_the_grades_by_f1_on_average():
     candidates = [short_candidates(scene) for scene in SCENES]
     rated = np.array(
-        [
-            ratings(scene.seed, [candidate.f1 for candidate in of], 1, 4)
-            for scene, of in zip(SCENES, candidates, strict=True)
-        ]
+        [ratings(scene.seed, [text.f1 for text in of], 1, 4) for scene, of in zip(SCENES, candidates, strict=True)]
     )
-    f1 = np.array([[candidate.f1 for candidate in of] for of in candidates]).mean(axis=0)
+    f1 = np.array([[text.f1 for text in of] for of in candidates]).mean(axis=0)
     assert rated.shape == (len(SCENES), len(GRADES), 3)
     np.testing.assert_array_equal(np.argsort(rated.mean(axis=(0, 2))), np.argsort(f1))
 

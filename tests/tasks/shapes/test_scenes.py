@@ -105,12 +105,10 @@ def test_things_move_as_they_are_said_to_and_never_meet():
             moved = np.subtract(last.centre, first.centre)
             np.testing.assert_array_equal(np.sign(np.round(moved, 6)), MOTIONS[motion])
         for things in frames:
-            for thing, other in combinations(things, 2):
-                gaps = [thing.box[i] - other.box[i + 2] for i in (0, 1)] + [
-                    other.box[i] - thing.box[i + 2] for i in (0, 1)
-                ]
+            for a, b in combinations(things, 2):
+                gaps = [a.box[i] - b.box[i + 2] for i in (0, 1)] + [b.box[i] - a.box[i + 2] for i in (0, 1)]
                 assert max(gaps) >= MARGIN
-            assert all(min(thing.box) > 0 and max(thing.box) < 1 for thing in things)
+            assert all(min(a.box) > 0 and max(a.box) < 1 for a in things)
 
 
 def test_a_drawn_clip_gives_its_frames_and_their_hash():
