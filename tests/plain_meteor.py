@@ -54,10 +54,10 @@ def search(pairs: list[Match], n_references: int) -> tuple[Match, ...]:
             *(covered[place] for place in range(here[0].start, here[0].end)),
             *(candidate_covered[place] for place in range(here[0].candidate_start, here[0].candidate_end)),
         } == {1}
-        extended = []
+        longer = []
         for path in sorted(paths, key=lambda path: path.order)[:BEAM]:
             if path.position > current:
-                extended.append(path)
+                longer.append(path)
                 continue
             distance = path.distance
             for match in here:
@@ -67,7 +67,7 @@ def search(pairs: list[Match], n_references: int) -> tuple[Match, ...]:
                 ):
                     continue
                 breaks = path.last not in (-1, match.candidate_start)
-                extended.append(
+                longer.append(
                     Path(
                         path.weight + match.weight,
                         path.chunks + breaks,
@@ -80,8 +80,6 @@ def search(pairs: list[Match], n_references: int) -> tuple[Match, ...]:
                 # The jar's slip: the matches that follow, and the path without any, bear the distance.
                 distance += match.distance
             if not alone:
-                extended.append(
-                    Path(path.weight, path.chunks + (path.last != -1), distance, current + 1, -1, path.taken)
-                )
-        paths = extended
+                longer.append(Path(path.weight, path.chunks + (path.last != -1), distance, current + 1, -1, path.taken))
+        paths = longer
     return min(sorted(paths, key=lambda path: path.order)[:BEAM], key=lambda path: path.ended).taken

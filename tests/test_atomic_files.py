@@ -114,9 +114,7 @@ def test_folder_that_is_not_there_or_in_place_of_the_file_is_an_error(here: Path
         write_whole(here, "")
 
 
-def test_all_of_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_after(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_all_of_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_after(here: Path, monkeypatch):
     said: list[str] = []
     flush, replace = os.fsync, Path.replace
 

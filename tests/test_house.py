@@ -269,22 +269,15 @@ def test_no_key_of_a_record_is_spelled_outside_the_records():
 
 
 def test_docs_name_no_file_that_is_not_there():
-    documents = [
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "results/README.md",
-        *(ROOT / "docs").glob("*.md"),
-    ]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "results/README.md", *(ROOT / "docs").glob("*.md")]
     named = re.compile(rf"`(?:[\w./]+ )?((?:{'|'.join((*PACKAGES, 'speed', 'tests', 'docs'))})/[\w./-]+\.\w+)`")
     linked = re.compile(r"\]\(([\w./-]+?)(?:#[\w-]*)?\)")
     faults = []
-    for document in documents:
-        text = document.read_text(encoding="utf-8")
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
         paths = [ROOT / path for path in named.findall(text)]
-        paths += [document.parent / path for path in linked.findall(text) if not path.startswith("http")]
-        faults += [
-            f"{document.relative_to(ROOT)}: {path}" for path in paths if not path.exists() and path.stem != "NAME"
-        ]
+        paths += [page.parent / path for path in linked.findall(text) if not path.startswith("http")]
+        faults += [f"{page.relative_to(ROOT)}: {path}" for path in paths if not path.exists() and path.stem != "NAME"]
 
     assert not faults, "\n".join(faults)
 

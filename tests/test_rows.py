@@ -102,9 +102,7 @@ def test_json_file_of_an_object_a_line_is_read_as_jsonl(read: WriteRows, tmp_pat
         (b"", "not JSON"),
     ],
 )
-def test_json_file_that_is_no_list_or_is_truncated_is_an_error_that_names_it(
-    read: WriteRows, content: bytes, message: str
-):
+def test_json_file_that_is_no_list_or_cut_is_an_error_that_names_it(read: WriteRows, content: bytes, message: str):
     with pytest.raises(DataError, match=message) as caught:
         read("a.json", content)
     assert "a.json" in caught.value.message

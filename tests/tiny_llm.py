@@ -14,9 +14,7 @@ def _tokenizer(*more: str, words: Sequence[str] = ()):
     from transformers import PreTrainedTokenizerFast
 
     special = ["<pad>", "<s>", "</s>", "<unk>", *more]
-    vocabulary = {
-        token: number for number, token in enumerate([*special, *CHARACTERS, *(f"{word} " for word in words)])
-    }
+    vocabulary = {token: n for n, token in enumerate([*special, *CHARACTERS, *(f"{word} " for word in words)])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()

@@ -184,9 +184,7 @@ def test_the_keyboard_alone_rates_corrects_and_takes_back(browser: Browser, addr
     assert said == []
 
 
-def test_a_rater_is_told_when_the_server_is_gone_and_where_it_was_started_anew(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_rater_is_told_when_the_server_is_gone_and_where_it_was_started_anew(browser: Browser, tmp_path: Path):
     session = make_session(tmp_path, rows=2, better=BETTER)
     context = browser.new_context()
     page = context.new_page()

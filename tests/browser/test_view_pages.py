@@ -90,9 +90,7 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     assert said == []
 
 
-def test_a_point_of_a_scatter_opens_its_sample_and_images_are_shown(
-    browser: Browser, viewed: Viewed, address: str
-) -> None:
+def test_a_point_of_a_scatter_opens_its_sample_and_images_are_shown(browser: Browser, viewed: Viewed, address: str):
     context = open_browser(browser, address, [])
     page, own = context.pages[0], address.partition("/?")[0]
     page.goto(f"{own}/runs/{viewed.rated.key}/scatter?x=length&y=ratings")

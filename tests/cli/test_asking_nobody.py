@@ -45,10 +45,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
     tasks = folder / "tasks"
     tasks.mkdir()
-    captions = [
+    texts = [
         {"candidate": "a dog" + " runs" * n, "references": ["a dog runs"], "captions": ["a dog"]} for n in range(6)
     ]
-    rows = [{"id": n, "image": f"{n}.jpg", "rating": n % 3, **caption} for n, caption in enumerate(captions)]
+    rows = [{"id": n, "image": f"{n}.jpg", "rating": n % 3, **caption} for n, caption in enumerate(texts)]
     for row in rows:
         Image.new("RGB", (8, 8)).save(tasks / row["image"])
     (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))

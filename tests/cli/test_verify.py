@@ -169,9 +169,7 @@ def test_place_without_runs_is_refused(bench, tmp_path: Path):
         (float("inf"), 1, "0; 1 value missing in the run: no reason given"),
     ],
 )
-def test_score_that_was_changed_with_its_sums_comes_out_otherwise(
-    bench, rated, tmp_path, monkeypatch, value, code, largest
-):
+def test_score_changed_with_its_sums_comes_out_otherwise(bench, rated, tmp_path, monkeypatch, value, code, largest):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "fresh"))
     # The captions have 2, 3, 4 and 5 words.
     change(rated, "length", [value, 3, 4, 5])

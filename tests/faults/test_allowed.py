@@ -160,10 +160,8 @@ def test_functions_of_a_task_run_once_they_are_allowed_and_in_no_dry_run(where: 
 
 def test_reader_of_a_recipe_runs_once_it_is_allowed_and_in_no_dry_run(capsys: pytest.CaptureFixture[str]):
     Path("own.py").write_text(EVIL)
-    recipe = yaml.safe_dump({**RECIPE, "data": {"file": "READER"}}).replace(
-        "file: READER", "reader: !function own.rows"
-    )
-    Path("recipe.yaml").write_text(recipe)
+    text = yaml.safe_dump({**RECIPE, "data": {"file": "READER"}}).replace("file: READER", "reader: !function own.rows")
+    Path("recipe.yaml").write_text(text)
     assert bench("train recipe.yaml --output trained --no_judge") == 2
     assert bench("train recipe.yaml --dry_run --no_judge --run_functions") == 0
     assert told(capsys.readouterr().out)["functions"] == ["!function own.rows"]

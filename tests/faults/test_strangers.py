@@ -425,15 +425,8 @@ def write_what_tasks_name(world: World) -> None:
 
 def brings_code(world: World, name: str, kind: str) -> None:
     """Write a checkpoint whose parts name a Python file beside them."""
-    classes = (
-        "AutoConfig",
-        "AutoModel",
-        "AutoTokenizer",
-        "AutoProcessor",
-        "AutoImageProcessor",
-        "AutoModelForCausalLM",
-    )
-    mapped = dict.fromkeys(classes, "modeling_evil.EvilModel")
+    names = ("AutoConfig", "AutoModel", "AutoTokenizer", "AutoProcessor", "AutoImageProcessor", "AutoModelForCausalLM")
+    mapped = dict.fromkeys(names, "modeling_evil.EvilModel")
     tokenizer = {
         "auto_map": {"AutoTokenizer": ["modeling_evil.EvilTokenizer", None]},
         "tokenizer_class": "EvilTokenizer",

@@ -186,9 +186,7 @@ def test_no_encoder_is_an_error_with_the_remedy():
 
 
 def test_whole_image_is_the_only_part_where_boxes_are_not_asked_for(score: Callable, store: Store):
-    expected = [
-        by_definition(image, (), text_parts(caption), 5) for image, caption in zip("abcd", CAPTIONS, strict=True)
-    ]
+    expected = [by_definition(image, (), text_parts(text), 5) for image, text in zip("abcd", CAPTIONS, strict=True)]
     # Neither the boxes that a data set has, nor their lack, change anything.
     for boxes in (BOXES, ()):
         for column, name in enumerate(("clip_precision", "clip_recall", "clip_f1")):

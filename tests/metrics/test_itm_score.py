@@ -60,13 +60,8 @@ def test_pair_is_scored_once_and_kept(encoder, pictures, tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_read_is_named_and_costs_no_other(encoder, pictures, tmp_path):
-    images = [
-        ImageHandle(b"no image"),
-        pictures[0],
-        VideoHandle(tmp_path / "film.mp4"),
-        ImageHandle(tmp_path / "gone.png"),
-    ]
-    scores = ItmScore().score(golden_items(["a dog"] * 4, [()] * 4, images=images), Context(encoder=encoder))
+    files = [ImageHandle(b"no image"), pictures[0], VideoHandle(tmp_path / "a.mp4"), ImageHandle(tmp_path / "gone.png")]
+    scores = ItmScore().score(golden_items(["a dog"] * 4, [()] * 4, images=files), Context(encoder=encoder))
     assert np.isfinite(scores.values).tolist() == [False, True, False, False]
     assert scores.failures.keys() == {0, 2, 3}
     assert scores.failures[0].startswith("image: ")

@@ -71,12 +71,10 @@ def test_hardest_negative_has_the_highest_stored_score_whatever_its_kind(folder:
 
 
 def test_of_equally_hard_negatives_the_last_in_the_file_wins(folder: Path):
-    content = annotation(folder, "sa_3")
-    scores = content["clip_scores"]["base"]
+    row = annotation(folder, "sa_3")
+    scores = row["clip_scores"]["base"]
     assert scores["layout_1"] == scores["basic_0"] == max(v for k, v in scores.items() if k != "sum")
-    assert entries(folder, "sa_3", negative="hardest")["base"]["negatives"] == [
-        content["negatives"]["base"]["basic"][0]
-    ]
+    assert entries(folder, "sa_3", negative="hardest")["base"]["negatives"] == [row["negatives"]["base"]["basic"][0]]
 
 
 def test_images_are_dropped_as_in_the_released_code_and_named(folder: Path):

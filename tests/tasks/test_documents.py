@@ -66,9 +66,7 @@ def test_named_path_comes_before_the_data_folder_the_cache_and_the_yaml_files_fo
         load(task)
 
 
-def test_what_a_broken_download_leaves_behind_is_no_local_copy(
-    load, make_task, write, write_card, tmp_path, monkeypatch
-):
+def test_what_a_broken_download_leaves_is_no_local_copy(load, make_task, write, write_card, tmp_path, monkeypatch):
     write_card()
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))
     write("root/mine/captions.jsonl.part", "{")
@@ -215,16 +213,12 @@ def test_column_of_the_files_name_must_be_free(load, make_task, write, tmp_path:
     write("a.json", json.dumps([{"n": 1}]))
     datasets.Dataset.from_dict({"n": [1]}).to_parquet(tmp_path / "a.parquet")
     task = make_task(dataset_path=form, dataset_kwargs={"data_files": f"a.{form}", "file": "n"})
-    with pytest.raises(
-        DataError, match=rf"a\.{form}: has a column 'n', where the name of its file would stand"
-    ) as raised:
+    with pytest.raises(DataError, match=rf"a\.{form}: has a column 'n', where the name of its file would stand") as e:
         load(task)
-    assert "{file: NAME}" in raised.value.hint
+    assert "{file: NAME}" in e.value.hint
 
 
-def test_folder_of_a_data_set_that_ships_may_hold_images_alone(
-    load, make_task, write, write_card, tmp_path, monkeypatch
-):
+def test_folder_of_a_shipped_data_set_may_hold_images_alone(load, make_task, write, write_card, tmp_path, monkeypatch):
     write_card()
     task = make_task(data_source="mine_source.yaml", dataset_kwargs={"data_files": ["a.jsonl", "b.jsonl"]})
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "root"))

@@ -67,11 +67,9 @@ def test_means_over_the_rows_of_a_key_in_several_files(load: Callable[..., Any],
     join = {"file": ["one.csv", "two.csv"], "on": "id", "mean": "score"}
     assert [(row["score"], row["text"]) for row in load(join).rows] == [(3.0, "x"), (5.0, "y"), (3.0, "x")]
     write("two.csv", "id,score,text\na,6,other\n")
-    with pytest.raises(
-        DataError, match=r"two\.csv: row 1 has the key of one\.csv: row 1 \(id 'a'\), and differs"
-    ) as raised:
+    with pytest.raises(DataError, match=r"two\.csv: row 1 has the key of one\.csv: row 1 \(id 'a'\), and differs") as e:
         load(join)
-    assert "list columns of numbers to average in 'mean'" in raised.value.hint
+    assert "list columns of numbers to average in 'mean'" in e.value.hint
     taken = load({**join, "columns": "score"}).rows
     assert taken[0] == {"id": "a", "rating": 1, "score": 3.0}
     with pytest.raises(DataError, match=r"one\.csv: row 1 has no 'texts'; its columns are id, score, text"):

@@ -125,10 +125,8 @@ def test_data_set_of_images_alone_has_its_rows():
 
 def test_images_are_read_as_the_library_keeps_them_undecoded(tmp_path: Path):
     (tmp_path / "a.png").write_bytes(b"in a file")
-    images = data_set(
-        image=[{"bytes": b"in the row", "path": "x.png"}, {"bytes": None, "path": str(tmp_path / "a.png")}]
-    )
-    rows = with_row_images(images, "image", Boundary.of(tmp_path))
+    data = data_set(image=[{"bytes": b"in the row", "path": "x.png"}, {"bytes": None, "path": str(tmp_path / "a.png")}])
+    rows = with_row_images(data, "image", Boundary.of(tmp_path))
     assert [row["image"].read_bytes() for row in rows] == [b"in the row", b"in a file"]
 
 

@@ -289,12 +289,9 @@ def test_features_of_other_families_are_those_of_open_clip(family, tmp_path, pho
     assert abs(stacked(encoder.texts(_FAMILY_TEXTS)) - texts).max() < 1e-5
     assert len(encoder.token_ids(_FAMILY_TEXTS)[2]) == 92
     half = load("bf16" if family is _convnext else "fp16")
-    for vectors, expected in (
-        (stacked(half.images(photographs[:4])), images),
-        (stacked(half.texts(_FAMILY_TEXTS)), texts),
-    ):
-        norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors.astype(np.float32), axis=1)
-        assert ((expected * vectors).sum(axis=1) / norms).min() > 0.999
+    for ours, theirs in ((stacked(half.images(photographs[:4])), images), (stacked(half.texts(_FAMILY_TEXTS)), texts)):
+        norms = np.linalg.norm(theirs, axis=1) * np.linalg.norm(ours.astype(np.float32), axis=1)
+        assert ((theirs * ours).sum(axis=1) / norms).min() > 0.999
     if family in (_roberta, _coca):
         with pytest.raises(AdapterError, match="has no projected token states"):
             list(encoder.tokens(_FAMILY_TEXTS))

@@ -160,13 +160,11 @@ def test_lora_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(tmp
     }
     block = f"{FIRST_BLOCK}.attn."
     for weight, layer in (("in_proj_weight", "in_proj_weight_"), ("out_proj.weight", "out_proj.")):
-        product = state[f"{block}{layer}lora_B"] @ state[f"{block}{layer}lora_A"]
-        torch.testing.assert_close(
-            read.state[block + weight], state[block + weight] + product / RANK, rtol=0, atol=1e-6
-        )
-    product = (state["visual.conv1.lora_B"] @ state["visual.conv1.lora_A"]).reshape(64, 3, 8, 8)
+        change = state[f"{block}{layer}lora_B"] @ state[f"{block}{layer}lora_A"]
+        torch.testing.assert_close(read.state[block + weight], state[block + weight] + change / RANK, rtol=0, atol=1e-6)
+    change = (state["visual.conv1.lora_B"] @ state["visual.conv1.lora_A"]).reshape(64, 3, 8, 8)
     torch.testing.assert_close(
-        read.state["visual.conv1.weight"], state["visual.conv1.weight"] + product / RANK, rtol=0, atol=1e-6
+        read.state["visual.conv1.weight"], state["visual.conv1.weight"] + change / RANK, rtol=0, atol=1e-6
     )
 
 

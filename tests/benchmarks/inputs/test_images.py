@@ -104,11 +104,9 @@ def test_what_is_no_image_has_no_handle(image: Any):
 
 
 def test_missing_folders_are_told_before_work_starts(data: Path):
-    with pytest.raises(
-        DataError, match=r"task 'mine': its images are not on this machine \(looked in /.*gone\)"
-    ) as raised:
+    with pytest.raises(DataError, match=r"task 'mine': its images are not on this machine \(looked in /.*gone\)") as e:
         finder_of(make_task(image_folder="gone"), data).require()
-    assert raised.value.hint.endswith("metrics of texts need no images.")
+    assert e.value.hint.endswith("metrics of texts need no images.")
     with pytest.raises(DataError, match="its videos are not"):
         finder_of(make_task(video_folder="gone"), data).require()
     finder_of(make_task(image_folder=["gone", "first"]), data).require()

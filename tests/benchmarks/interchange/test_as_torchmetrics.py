@@ -127,9 +127,7 @@ def tell(rank: int, store: Path, pipe: Connection) -> None:
 def test_processes_that_work_together_have_the_value_of_all(tmp_path: Path):
     forked = multiprocessing.get_context("fork")
     pipes = [forked.Pipe(duplex=False) for _ in range(2)]
-    workers = [
-        forked.Process(target=tell, args=(rank, tmp_path / "store", there)) for rank, (_, there) in enumerate(pipes)
-    ]
+    workers = [forked.Process(target=tell, args=(n, tmp_path / "store", there)) for n, (_, there) in enumerate(pipes)]
     for worker in workers:
         worker.start()
     (first, both), (second, again) = (here.recv() for here, _ in pipes)

@@ -103,9 +103,7 @@ def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(
 
 
 @pytest.mark.parametrize("listed", [["../precious"], ["/{tmp}/precious"], ["a/../../precious"], [3], "x", None])
-def test_manifest_that_was_edited_removes_nothing_outside(
-    runs: Path, undisturbed: Path, tmp_path: Path, listed: object
-):
+def test_edited_manifest_removes_nothing_outside(runs: Path, undisturbed: Path, tmp_path: Path, listed: object):
     output = shutil.copytree(undisturbed, tmp_path / "board")
     (tmp_path / "precious").write_text("kept")
     board = json.loads((output / "leaderboard.json").read_text())
@@ -159,9 +157,7 @@ build(Path(sys.argv[1]), Path(sys.argv[2]))
     assert len(files) > 6
 
 
-def test_check_says_what_moved_what_is_missing_and_what_is_no_longer_made(
-    runs: Path, undisturbed: Path, tmp_path: Path
-):
+def test_check_says_what_moved_is_missing_and_is_no_longer_made(runs: Path, undisturbed: Path, tmp_path: Path):
     output = shutil.copytree(undisturbed, tmp_path / "board")
     assert differences(runs, output) == []
     values = {"cider.kendall_b": 0.41, "bleu_1.kendall_b": 0.3}

@@ -401,10 +401,8 @@ def nasty() -> Board:
     captions = make_record(
         kind="generate_until", values={"cider": 0.4}, model=NASTY, alias=NASTY, description=f"{NASTY}\n\n# Head"
     )
-    judged = make_record(
-        "judged", values={"clip_s.kendall_b": 0.4, "cider.kendall_b": None}, model=NASTY, encoder=NASTY
-    )
-    return board_of_records(captions, judged, left_out=(OmittedRun(NASTY, NASTY),), marks=(NASTY,))
+    nasty = make_record("judged", values={"clip_s.kendall_b": 0.4, "cider.kendall_b": None}, model=NASTY, encoder=NASTY)
+    return board_of_records(captions, nasty, left_out=(OmittedRun(NASTY, NASTY),), marks=(NASTY,))
 
 
 @pytest.fixture

@@ -142,9 +142,7 @@ class Missing(Metric):
 
 
 @pytest.mark.parametrize("metric_ties", ["exact", "as_many"])
-def test_metric_of_which_less_is_better_says_what_its_opposite_says(
-    run, metric_ties: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_metric_of_which_less_is_better_says_what_its_opposite_says(run, metric_ties: str, monkeypatch):
     monkeypatch.setitem(metrics._entries, "missing", Missing)
     rows = battles(60)
     done = run(rows, metric_list=["length", "missing"], protocol=QUICK | {"metric_ties": metric_ties})

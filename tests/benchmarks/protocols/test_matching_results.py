@@ -201,9 +201,7 @@ def test_values_of_categories_are_rounded_before_their_mean_is_made():
 def test_influence_of_a_row_is_the_derivative_by_its_weight(settings: dict):
     means = means_of(**settings)
     step = 1e-6
-    slopes = [
-        (means.value(CREDIT, ONES + step * np.eye(7)[row]) - means.value(CREDIT, ONES)) / step for row in range(7)
-    ]
+    slopes = [(means.value(CREDIT, ONES + step * np.eye(7)[n]) - means.value(CREDIT, ONES)) / step for n in range(7)]
     assert means.influence(CREDIT) == pytest.approx(slopes, abs=1e-5)
 
 

@@ -308,9 +308,7 @@ def test_leaderboard_lays_its_tables_out_by_subject(bench: Bench, finished: Fini
     bench("leaderboard", "check", "--runs", "runs", "--output", "board")
 
 
-def test_export_writes_its_numbers_in_every_format(
-    bench: Bench, finished: Finished, captioned: list[Path], tasks: Path
-):
+def test_its_numbers_are_exported_in_every_format(bench: Bench, finished: Finished, captioned: list[Path], tasks: Path):
     finished("moods")
     finished("names")
     bench("export", "csv", "runs", "-o", "all.csv")

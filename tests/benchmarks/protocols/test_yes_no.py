@@ -254,9 +254,7 @@ def test_majority_is_of_other_images():
 
 @pytest.mark.data
 @pytest.mark.parametrize(("kind", "share"), [("random", 0.685), ("popular", 0.869), ("adversarial", 0.698)])
-def test_pope_is_answered_to_a_large_part_by_the_question_alone(
-    data_folder: Callable[[str], Path], kind: str, share: float
-):
+def test_pope_is_answered_to_a_large_part_by_the_question_alone(data_folder, kind: str, share: float):
     lines = (data_folder("pope") / f"coco_pope_{kind}.json").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     text, image = (np.unique([row[key] for row in rows], return_inverse=True)[1] for key in ("text", "image"))

@@ -166,12 +166,9 @@ def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest
 def test_answers_that_were_damaged_are_told_and_not_written_over(choices: Any) -> None:
     file = choices.session.folder / "answers" / "ann.jsonl"
     file.write_text("no answer\n")
-    for answer in (
-        choices.get("/raters/ann"),
-        choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"}),
-    ):
-        assert answer.status_code == 500
-        assert "ann.jsonl:1: is no answer to an open question" in answer.text
+    for page in (choices.get("/raters/ann"), choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"})):
+        assert page.status_code == 500
+        assert "ann.jsonl:1: is no answer to an open question" in page.text
     assert file.read_text() == "no answer\n"
 
 

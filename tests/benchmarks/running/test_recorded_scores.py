@@ -108,9 +108,7 @@ def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..
     assert error["reason"].startswith("38 of 40 rows have a score in words.jsonl (coverage 0.9500")
 
 
-def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(
-    tmp_path: Path, write_task: Callable[..., None]
-):
+def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(tmp_path: Path, write_task):
     write_task()
     original = write(tmp_path / "words.jsonl", scores())
     (tmp_path / "elsewhere").mkdir()

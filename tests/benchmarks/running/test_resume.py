@@ -85,9 +85,7 @@ def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_a
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_run_killed_while_captioning_is_finished_by_the_next_which_asks_only_for_the_rest(
-    tmp_path: Path, tiny_llava: Path
-):
+def test_run_killed_while_captioning_is_finished_by_the_next_which_asks_for_the_rest(tmp_path: Path, tiny_llava: Path):
     count = 12
     for n in range(count):
         noise_image(n).save(tmp_path / f"{n}.png")

@@ -32,9 +32,7 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "visual_genome"
     images = [{"image_id": n, "width": 48, "height": 40, "url": "", "coco_id": None} for n in IDS]
     box = {"x": 4, "y": 2, "phrase": "a tree"}
-    regions = [
-        {"id": n, "regions": [{"region_id": n, "image_id": n, "width": 20 + n, "height": 9, **box}]} for n in IDS
-    ]
+    areas = [{"id": n, "regions": [{"region_id": n, "image_id": n, "width": 20 + n, "height": 9, **box}]} for n in IDS]
     objects = [
         {"image_id": n, "objects": [{"object_id": n, "x": 9, "y": n, "w": 12, "h": 90, "names": ["a"]}]} for n in IDS
     ]
@@ -44,7 +42,7 @@ def data(tmp_path: Path) -> Path:
         (folder / sub).mkdir(parents=True, exist_ok=True)
         pixels = generator.integers(0, 255, size=(5, 6, 3), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
         Image.fromarray(pixels).save(folder / sub / f"{number}.jpg")
-    for name, value in (("image_data", images), ("region_descriptions", regions), ("objects", objects)):
+    for name, value in (("image_data", images), ("region_descriptions", areas), ("objects", objects)):
         (folder / f"{name}.json").write_text(json.dumps(value))
     (tmp_path / "captions.jsonl").write_text(
         "".join(json.dumps({"image_id": n, "caption": text}) + "\n" for n, text in CAPTIONS.items())

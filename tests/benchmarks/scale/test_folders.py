@@ -20,12 +20,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     """Each kind of folder."""
     if request.param == "bucket":
         return request.getfixturevalue("bucket").open()
-    places = {
-        "path": tmp_path / "run",
-        "file": (tmp_path / "run").as_uri(),
-        "memory": f"memory://{secrets.token_hex(8)}",
-    }
-    return Folder(places[request.param])
+    urls = {"path": tmp_path / "run", "file": (tmp_path / "run").as_uri(), "memory": f"memory://{secrets.token_hex(8)}"}
+    return Folder(urls[request.param])
 
 
 def names(folder: Folder) -> list[str]:

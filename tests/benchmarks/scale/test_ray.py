@@ -135,9 +135,7 @@ def scenario_what_no_node_has_is_refused(executor: RayExecutor, folder: Path):
             list(executor.map(Recorded(folder), SHARDS, resources))
 
 
-def scenario_node_with_another_capbench_is_refused(
-    executor: RayExecutor, folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+def scenario_node_with_another_capbench_is_refused(executor: RayExecutor, folder: Path, monkeypatch):
     monkeypatch.setattr(ray_executor, "version", lambda name: "99.0")
     with pytest.raises(UsageError, match=r"cannot run capbench: \S+ has capbench .*\n.*capbench\[ray\]==99.0"):
         list(RayExecutor(executor.address).map(Recorded(folder), SHARDS))

@@ -109,13 +109,8 @@ def test_boxes_are_dilated_within_the_image_and_small_ones_are_left_out(picture:
 
     writer = Writer(answer)
     row = captioned(picture, writer, {"boxes": boxes}, boxes="boxes", dilate=0.02)
-    crops = [request.pixels.box for request in writer.asked if request.pixels is not None]
-    assert crops == [
-        (6.0, 18.0, 54.0, 62.0),
-        (0.0, 0.0, 200.0, 100.0),
-        (1.0, 3.0, 11.0, 92.0),
-        (26.0, 28.0, 64.0, 62.0),
-    ]
+    cuts = [request.pixels.box for request in writer.asked if request.pixels is not None]
+    assert cuts == [(6.0, 18.0, 54.0, 62.0), (0.0, 0.0, 200.0, 100.0), (1.0, 3.0, 11.0, 92.0), (26.0, 28.0, 64.0, 62.0)]
     # What is said stands beside the boxes as they were given.
     assert row.values == {"boxes": boxes[:3], "said": ["A part."] * 3}
     assert row.provenance[0]["left_out"] == {"3": "the caption is empty"}

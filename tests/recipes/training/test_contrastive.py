@@ -270,11 +270,9 @@ def test_result_is_the_trained_model(call: Make, tmp_path: Path, adapter: str, k
     folder.mkdir()
     _write_result(trainer, folder)
     result = resolve_model(str(folder), "device=cpu").load()
-    for ours, theirs, old in zip(
-        expected, (result.images(drawn.images), result.texts(drawn.texts)), before, strict=True
-    ):
+    for ours, read, old in zip(expected, (result.images(drawn.images), result.texts(drawn.texts)), before, strict=True):
         normal, start = (torch.nn.functional.normalize(vectors, dim=1) for vectors in (ours, old))
-        assert (normal - unit_vectors(theirs)).abs().max() < 1e-5
+        assert (normal - unit_vectors(read)).abs().max() < 1e-5
         assert (normal - start).abs().max() > 1e-4
     assert result.family == ("pac" if "result" in keys else "clip")
 

@@ -190,9 +190,7 @@ def test_bad_data_and_choices_are_refused(task, rows, protocol, message: str):
     assert message in f"{raised.value.message} {raised.value.hint}"
 
 
-def test_missing_spacy_is_told_with_what_to_install_and_the_reader_that_needs_it_not(
-    task, monkeypatch: pytest.MonkeyPatch
-):
+def test_missing_spacy_is_told_with_what_to_install_and_the_reader_that_needs_it_not(task, monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(DataError) as raised:
         evaluate(task(reader="spacy"))
