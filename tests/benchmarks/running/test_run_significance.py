@@ -64,11 +64,11 @@ def _user_metrics() -> Iterator[None]:
 NOISY = [f"noisy[noise={noise}]" for noise in (0.5, 3.0, 9.0)]
 
 
-def run(folder: Path, keys: dict[str, Any], names: Sequence[str], **options: Any) -> TaskRun:
-    """Run a task of 120 rows of 60 images; the more words, the better people find the caption."""
+def run(folder: Path, keys: dict[str, Any], names: Sequence[str], count: int = 120, **options: Any) -> TaskRun:
+    """Run a task of rows of 60 images; the more words, the better people find the caption."""
     generator = np.random.default_rng(0)
     rows = []
-    for number in range(120):
+    for number in range(count):
         words = generator.integers(1, 15, 2).tolist()
         ratings = [float(words[0] + generator.normal(0, 2)) for _ in range(2)]
         row = {
@@ -112,7 +112,7 @@ def test_metric_without_a_value_is_left_out_and_the_others_are_compared(tmp_path
     assert set(groups) == {*NOISY[:2], few}
     assert groups == compared(done, "kendall_c", [*NOISY[:2], few])
     # Captions of one word are all that the last metric scores, and there the first one has no ranking.
-    done = run(tmp_path, AGREEMENT, ["length", NOISY[1], "noisy[noise=1.0,longest=2]"])
+    done = run(tmp_path, AGREEMENT, ["length", NOISY[1], "noisy[noise=1.0,longest=2]"], count=360)
     assert set(done.record.significance["kendall_c"].groups) == {NOISY[1], "noisy[noise=1.0,longest=2]"}
 
 
