@@ -207,6 +207,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=300, metavar="N", help="of each case (300)")
     parser.add_argument("--resamples", type=int, default=500, metavar="N", help="of each interval (500)")
     parser.add_argument("--images", type=int, nargs="+", default=[10, 30, 100], metavar="N", help="(10 30 100)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases with this in their name")
     options = parser.parse_args()
     for title, some in (("coverage of 95 %", list(cases())), ("letters of equal metrics", LETTERS)):
         rows = [
@@ -215,6 +216,7 @@ def main() -> None:
                 *(simulated(case, images, options.draws, options.resamples) for images in options.images),
             ]
             for case in some
+            if options.only in case.name
         ]
         print(
             tabulate(rows, [title, *(f"{images} images" for images in options.images)], tablefmt="github"), flush=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -101,7 +102,9 @@ class Resamples:
             return Interval(None, None, None, len(defined), reason)
         stderr, caution = float(defined.std(ddof=1)), caution_of(self.images)
         if is_share:
-            low, high = wilson(self.value, stderr, self.images, level)
+            # Resamples scatter a little less than samples do.
+            unbiased = stderr * math.sqrt(self.images / (self.images - 1))
+            low, high = wilson(self.value, unbiased, self.images, level)
             return Interval(low, high, stderr, len(defined), method="wilson", caution=caution)
         low, high = bias_corrected(defined, self.value, self.images, level)
         return Interval(low, high, stderr, len(defined), caution=caution)
