@@ -42,10 +42,10 @@ def members(path: Path) -> Iterator[tuple[str, Any]]:
     yield from _read(path, "object", _Reader.members)
 
 
-def _read(path: Path, kind: str, what: Callable[[_Reader], Iterator[Any]]) -> Iterator[Any]:
+def _read(path: Path, kind: str, elements: Callable[[_Reader], Iterator[Any]]) -> Iterator[Any]:
     try:
         with path.open(encoding="utf-8-sig") as text:
-            yield from what(_Reader(path, kind, text.read))
+            yield from elements(_Reader(path, kind, text.read))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -113,7 +113,7 @@ def clip_candidates(clip: Clip) -> list[Graded[ClipAccount]]:
         "shuffled": _full(sample_clip(another_seed(scene.seed))),
     }
     wanted = _tuples(full)
-    return [Graded(grade, told, _tell(told), f1(_tuples(told), wanted, wanted)) for grade, told in accounts.items()]
+    return [Graded(grade, clip, _tell(clip), f1(_tuples(clip), wanted, wanted)) for grade, clip in accounts.items()]
 
 
 def _is_clear(clip: Clip) -> bool:
@@ -141,19 +141,19 @@ def _turned(motions: tuple[str, ...], rng: np.random.Generator) -> tuple[str, ..
     return (*motions[:at], _OPPOSITE[motions[at]], *motions[at + 1 :])
 
 
-def _tuples(told: ClipAccount) -> Tuples:
-    tuples = graph_tuples(told.account)
-    for thing, motion in zip(told.account.things, told.motions, strict=True):
+def _tuples(clip: ClipAccount) -> Tuples:
+    tuples = graph_tuples(clip.account)
+    for thing, motion in zip(clip.account.things, clip.motions, strict=True):
         tuples[f"{thing.colour} {thing.shape}", "moves", motion] += 1
     return tuples
 
 
-def _tell(told: ClipAccount) -> str:
+def _tell(clip: ClipAccount) -> str:
     """Return "A red star moves to the left while a small blue circle stays still on grass."."""
     parts = [
-        f"{name(thing)} {_VERBS[motion][0]}" for thing, motion in zip(told.account.things, told.motions, strict=True)
+        f"{name(thing)} {_VERBS[motion][0]}" for thing, motion in zip(clip.account.things, clip.motions, strict=True)
     ]
-    return finished(" while ".join(parts), told.account.background)
+    return finished(" while ".join(parts), clip.account.background)
 
 
 def _varied(clip: Clip, rng: np.random.Generator) -> str:
