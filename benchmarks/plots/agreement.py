@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DataError, UsageError, did_you_mean
@@ -154,14 +155,10 @@ def _sentence(panel: Panel) -> str:
 
 def _value_text(estimate: AgreementEstimate, panel: Panel) -> str:
     text = f"{estimate.label} {'undefined' if estimate.result.value is None else _fixed(estimate.result.value, panel)}"
-    notes = []
-    if estimate.interval:
-        low, high = (_fixed(end, panel) for end in estimate.interval)
-        notes.append(f"{panel.level * 100:g}% CI {low} to {high}")
-    if estimate.published:
-        notes.append(f"published {estimate.published.printed}")
-    if estimate.group:
-        notes.append(f"group {estimate.group}")
+    ends = " to ".join(_fixed(end, panel) for end in estimate.interval or ())
+    notes = [f"{panel.level * 100:g}% CI {ends}"] if ends else []
+    notes += [f"published {estimate.published.printed}"] if estimate.published else []
+    notes += [f"group {estimate.group}"] if estimate.group else []
     return f"{text} ({'; '.join(notes)})" if notes else text
 
 
@@ -188,8 +185,7 @@ class AgreementEstimate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The confidence interval; None where there is none."""
-        interval = self.result.interval
-        return None if not interval or interval.low is None or interval.high is None else (interval.low, interval.high)
+        return self.result.interval and self.result.interval.ends
 
 
 @dataclass(frozen=True)
@@ -231,11 +227,11 @@ class Panel:
     @property
     def shown(self) -> list[float]:
         """All numbers in the panel."""
-        numbers: list[float] = []
+        numbers: list[float | None] = []
         for estimate in self.estimates:
-            numbers += [*(estimate.interval or ()), *([] if estimate.result.value is None else [estimate.result.value])]
-            numbers += [estimate.published.value] if estimate.published else []
-        return numbers
+            printed = estimate.published and estimate.published.value
+            numbers += [*(estimate.interval or ()), estimate.result.value, printed]
+        return [value for value in numbers if value is not None]
 
     @property
     def logarithmic(self) -> bool:
@@ -279,14 +275,7 @@ def agreement_panels(
         # The protocol's, over all categories where there are any, or the task's first.
         names, own = [name for _, name in _statistics(group[0])], group[0].protocol.statistic
         name = statistic or (own if own in names else names[0])
-        chosen = [
-            plotted
-            for plotted in choose(
-                group,
-                lambda record, name=name: [metric for metric, statistic in _statistics(record) if statistic == name],
-            )
-            if not metrics or plotted.metric in metrics
-        ]
+        chosen = choose(group, partial(_metrics_with, name), metrics)
         if chosen:
             panels.append(_panel(title, chosen, name))
         else:
@@ -304,6 +293,10 @@ def _measures_agreement(protocol: Protocol[Any] | type[Protocol[Any]]) -> bool:
 def _statistics(record: Record) -> list[tuple[str, str]]:
     """Return metric and statistic of each result, the latter with its category: ``cider`` and ``accuracy.HM``."""
     return [(result.metric, key.removeprefix(result.metric + ".")) for key, result in record.results.items()]
+
+
+def _metrics_with(name: str, record: Record) -> list[str]:
+    return [metric for metric, statistic in _statistics(record) if statistic == name]
 
 
 def _panel(title: str, chosen: Sequence[PlottedMetric], statistic: str) -> Panel:

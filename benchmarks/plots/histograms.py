@@ -81,14 +81,13 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
     require_metrics(metrics, (name for record in fitting for name in record.binned_by(by)))
     panels = []
     for title, group in by_task(fitting):
-        for plotted in choose(group, lambda record: record.binned_by(by)):
-            if not metrics or plotted.metric in metrics:
-                histogram = plotted.record.histograms[plotted.metric]
-                steps, counts = histogram.words, histogram.word_counts
-                if by == "by_rating":
-                    steps, counts = histogram.ratings, histogram.rating_counts
-                task = title + limit_note([plotted.record])
-                panels.append(ScoresBy(task, plotted.label, *map(np.asarray, (histogram.edges, steps, counts))))
+        for plotted in choose(group, lambda record: record.binned_by(by), metrics):
+            histogram = plotted.record.histograms[plotted.metric]
+            steps, counts = histogram.words, histogram.word_counts
+            if by == "by_rating":
+                steps, counts = histogram.ratings, histogram.rating_counts
+            task = title + limit_note([plotted.record])
+            panels.append(ScoresBy(task, plotted.label, *map(np.asarray, (histogram.edges, steps, counts))))
     return panels
 
 

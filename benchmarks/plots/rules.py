@@ -56,9 +56,8 @@ def rules_figure(
         left_out = [title for title, _ in (*others, *by_task([record for record in records if record not in fitting]))]
         notes += [f"{title} is left out: a figure has one task of changed captions" for title in left_out]
     require_metrics(metrics, (metric for record in group for metric in record.metrics))
-    chosen = choose(group, lambda record: [metric for metric in record.metrics if not metrics or metric in metrics])
     panels: list[_Panel] = []
-    for plotted in chosen:
+    for plotted in choose(group, lambda record: record.metrics, metrics):
         first: dict[str, Result] = {}
         for result in plotted.record.results.values():
             if result.metric == plotted.metric:
@@ -91,8 +90,8 @@ def _draw(axes: Axes, panel: _Panel, labels: Sequence[str]) -> None:
         if result.value is None:
             axes.text(0.5, place, "undefined", color=GREY, ha="center", va="center_baseline")
             continue
-        if result.interval is not None and result.interval.low is not None and result.interval.high is not None:
-            axes.hlines(place, result.interval.low, result.interval.high, color=colour, linewidth=1.4)
+        if result.interval and result.interval.ends:
+            axes.hlines(place, *result.interval.ends, color=colour, linewidth=1.4)
         face = colour if result.statistic == "falls" else "white"
         axes.plot(
             result.value, place, "o", markersize=3.6, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=0.8

@@ -64,7 +64,9 @@ def limit_note(records: Iterable[Record]) -> str:
     return f" (--limit {', '.join(map(str, sorted(limits)))})" if limits else ""
 
 
-def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[str]]) -> list[PlottedMetric]:
+def choose(
+    records: Sequence[Record], metrics_of: Callable[[Record], Iterable[str]], wanted: Sequence[str]
+) -> list[PlottedMetric]:
     """Return the metrics of one task's runs, each once: the newest of equal ones.
 
     Metrics of one name are equal if they have the same settings, or the same model. Those of captions of two models
@@ -73,6 +75,7 @@ def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[st
     Args:
         records: Runs of one task.
         metrics_of: Returns the names of a run's metrics that can be plotted.
+        wanted: Names of metrics; empty for all.
     """
     chosen: list[PlottedMetric] = []
     for record in sorted(records, key=lambda record: record.date, reverse=True):
@@ -80,7 +83,7 @@ def choose(records: Sequence[Record], metrics_of: Callable[[Record], Iterable[st
             plotted = PlottedMetric(record, metric, record.metric_label(metric))
             if not any(_same(plotted, other) for other in chosen):
                 chosen.append(plotted)
-    return _told_apart(chosen)
+    return [plotted for plotted in _told_apart(chosen) if not wanted or plotted.metric in wanted]
 
 
 def require_metrics(wanted: Sequence[str], known: Iterable[str]) -> None:

@@ -101,6 +101,11 @@ class Interval:
     method: Literal["bootstrap", "influence", "wilson"] = "bootstrap"
     caution: str = ""
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends; None when there is no interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
 
 class UndefinedStatistic(Exception):  # noqa: N818 - often it is no error
     """The statistic has no value on these rows; the message says why."""

@@ -33,18 +33,12 @@ def result_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
     for run in runs:
         for result in run.results:
             published = run.record.published.get(result.key)
-            interval = result.interval
             rows.append(
                 {
                     "task": run.record.task,
                     "model": run.record.model_name,
-                    "metric": result.metric,
-                    "statistic": result.statistic,
-                    "category": result.category,
-                    "value": result.value,
-                    "low": interval.low if interval else None,
-                    "high": interval.high if interval else None,
-                    "stderr": interval.stderr if interval else None,
+                    **{name: getattr(result, name) for name in ("metric", "statistic", "category", "value")},
+                    **{name: getattr(result.interval, name, None) for name in ("low", "high", "stderr")},
                     "p": result.p,
                     "published": published.value if published else None,
                     "no_image": result.best_alone[1] if result.best_alone else None,
@@ -237,11 +231,8 @@ def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
     Args:
         run: The run.
     """
-    rules: dict[str, list[Result]] = {}
-    for result in run.results:
-        rules.setdefault(result.category, []).append(result)
-    first = {rule: results[0] for rule, results in rules.items()}
-    last = {rule: results[-1] for rule, results in rules.items()}
+    last = {result.category: result for result in run.results}
+    first = {rule: next(result for result in run.results if result.category == rule) for rule in last}
     return [
         (f"{run.record.alias}: share of captions, or of the mean", _rule_rows(run, first, 3)),
         (f"{run.record.alias}: {next(iter(last.values())).label[1].rpartition(': ')[2]}", _rule_rows(run, last, 2)),
@@ -251,15 +242,13 @@ def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
 def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list[dict[str, str]]:
     labels = {result.metric: result.label[0] for result in run.results}
     counts = Counter(labels.values())
+    # A metric whose label another has, too, has its name as column.
+    columns = {metric: label if counts[label] == 1 else metric for metric, label in labels.items()}
     rows: list[dict[str, str]] = []
     for rule, shown in rules.items():
-        # A metric whose label another has, too, has its name as column.
-        cells = {label if counts[label] == 1 else metric: "" for metric, label in labels.items()}
-        for result in run.results:
-            if result.category == rule and result.statistic == shown.statistic:
-                label = labels[result.metric]
-                cells[label if counts[label] == 1 else result.metric] = _rule_cell(run, result, decimals)
-        rows.append({"Change": shown.label[1], **cells, "n": f"{shown.n:,}"})
+        of_rule = [result for result in run.results if (result.category, result.statistic) == (rule, shown.statistic)]
+        cells = {columns[result.metric]: _rule_cell(run, result, decimals) for result in of_rule}
+        rows.append({"Change": shown.label[1], **dict.fromkeys(columns.values(), ""), **cells, "n": f"{shown.n:,}"})
     return rows
 
 
@@ -267,15 +256,10 @@ def _rule_cell(run: TaskRun, result: Result, decimals: int) -> str:
     """Return value, interval and significance letters."""
     if result.value is None:
         return "-"
-    cells = [_rule_number(result.value, decimals)]
-    interval = result.interval
-    if interval is not None and interval.low is not None and interval.high is not None:
-        cells.append(f"[{_rule_number(interval.low, decimals)}, {_rule_number(interval.high, decimals)}]")
-    return " ".join(filter(None, [*cells, run.record.letters(result)]))
-
-
-def _rule_number(value: float, decimals: int) -> str:
-    return f"{value:.1e}" if abs(value) >= 1e6 else f"{no_minus_zero(value, decimals):.{decimals}f}"
+    numbers = [result.value, *((result.interval and result.interval.ends) or ())]
+    value, *ends = (f"{n:.1e}" if abs(n) >= 1e6 else f"{no_minus_zero(n, decimals):.{decimals}f}" for n in numbers)
+    interval = f"[{', '.join(ends)}]" if ends else ""
+    return " ".join(filter(None, [value, interval, run.record.letters(result)]))
 
 
 def legend(runs: Sequence[TaskRun]) -> list[str]:
@@ -302,8 +286,8 @@ def _values_said(runs: Sequence[TaskRun]) -> Iterator[str]:
         yield f"values are × {times}; unscaled in csv, json and records"
     tops: dict[str, str] = {}
     for run in runs:
+        of_model = run.record.protocol.subject == "model"
         for result in run.results:
-            of_model = run.record.protocol.subject == "model"
             name = result.label[0] if of_model else result.label[1].removesuffix(result.category).rstrip()
             _, top = run.record.ends_of(result.metric, result.statistic)
             # Most have an upper limit of 1, or of 100 %.

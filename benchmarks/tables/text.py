@@ -37,9 +37,8 @@ def show_difference(value: float, decimals: int) -> str:
 
 def show_interval(interval: Interval | None, scale: float, decimals: int, empty: str = "") -> str:
     """Return the ends of an interval as tables print them, ``[low, high]``; ``empty`` where it has none."""
-    if interval is None or interval.low is None or interval.high is None:
-        return empty
-    return f"[{show_number(interval.low * scale, decimals)}, {show_number(interval.high * scale, decimals)}]"
+    ends = interval and interval.ends
+    return f"[{', '.join(show_number(end * scale, decimals) for end in ends)}]" if ends else empty
 
 
 def no_minus_zero(value: float, decimals: int) -> float:
