@@ -59,6 +59,10 @@ class CompareSettings:
     seed: int = 1234
     intervals: Intervals = "auto"
 
+    def draws(self, progress: Progress = silent) -> Draws:
+        """Return the resamples to draw."""
+        return Draws(self.resamples, self.seed, progress("resamples"), self.intervals)
+
 
 @dataclass(frozen=True)
 class RankedValue:
@@ -206,12 +210,10 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     ratings = Ratings.of(())
     if first.record.protocol.rated:
         # All runs have the same data, so the ratings of one are those of all.
-        rated_by = next(
-            (run for run in runs if any(column.partition(".")[0] == "ratings" for column in run.columns)), None
-        )
-        if rated_by is None:
+        rated_by = [run for run in runs if any(column.partition(".")[0] == "ratings" for column in run.columns)]
+        if not rated_by:
             raise scores_only(first, "ratings")
-        ratings = rated_by.ratings(aspect)
+        ratings = rated_by[0].ratings(aspect)
     label = " ".join(filter(None, (statistic.label, aspect))) if statistic else name
     scored, notes = scored_metrics(runs, settings.metrics)
     scores = {entry.name: entry.values for entry in scored}
@@ -224,7 +226,7 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
         by="" if statistic else name,
         lower_is_better={entry.name for entry in scored if not entry.run.record.higher_is_better(entry.metric)},
     )
-    paired = _paired(first, rows, statistic, label, settings, progress)
+    paired = _paired(first, rows, statistic, label, settings.draws(progress))
     left_out, samples = paired.left_out
     if left_out:
         notes.append(f"excluded {left_out:,} of {samples:,} samples: some metric has no score")
@@ -274,7 +276,7 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
     names = _model_names(runs)
     rows, notes = on_shared_documents(metric, runs, names)
     scored = [Contestant(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)]
-    paired = _paired(first, rows, statistic, f"{name} of {metric}", settings, progress)
+    paired = _paired(first, rows, statistic, f"{name} of {metric}", settings.draws(progress))
     sizes = [len(run.samples) for run in runs]
     if any(size != paired.n for size in sizes):
         notes.append(
@@ -324,15 +326,9 @@ def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
 
 
 def _paired(
-    run: FinishedRun,
-    rows: ComparedRows,
-    statistic: Statistic | None,
-    label: str,
-    settings: CompareSettings,
-    progress: Progress,
+    run: FinishedRun, rows: ComparedRows, statistic: Statistic | None, label: str, draws: Draws
 ) -> PairedEstimates:
     """Return the estimates of the protocol's statistic, on the same resamples for all."""
-    draws = Draws(settings.resamples, settings.seed, progress("resamples"), settings.intervals)
     try:
         return run.record.protocol.compare(rows, statistic, draws)
     except UndefinedStatistic as error:
@@ -350,11 +346,9 @@ def _ranked(
     ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
     labels = {entry.name: entry.label for entry in scored}
     compared = [
-        RankedValue(
-            name, labels[name], estimates[name].value, estimates[name].resampled.interval(level), letter
-        )
+        RankedValue(name, labels[name], estimates[name].value, estimates[name].resampled.interval(level), letter)
         for name, letter in ranking.groups.items()
-    ]  # fmt: skip
+    ]
     pairs = [
         Pair(*pair, gap.value, gap.interval, gap.p, p, paired.classical(*pair) if paired.classical else {})
         for pair, gap, p in zip(ranking.pairs, ranking.differences, ranking.corrected, strict=True)
@@ -430,13 +424,13 @@ def changes(before: Path, after: Path) -> dict[str, Difference]:
     protocol = first.record.protocol
     if protocol.subject != "model" or not protocol.comparable:
         return {}
-    settings, effects = CompareSettings(), dict[str, Difference]()
+    effects: dict[str, Difference] = {}
     for metric, origin in first.metrics.items():
         if second.metrics.get(metric) != origin or origin.get("aggregation") == "corpus":
             continue
         rows, _ = on_shared_documents(metric, runs, ("before", "after"))
         try:
-            estimates = protocol.compare(rows, None, Draws(settings.resamples, settings.seed)).estimates
+            estimates = protocol.compare(rows, None, CompareSettings().draws()).estimates
         except UndefinedStatistic:
             continue
         effects[metric] = difference(estimates["after"], estimates["before"])

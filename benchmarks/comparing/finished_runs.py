@@ -33,13 +33,22 @@ class FinishedRun:
         path: The folder, as the user named it.
         record: Its ``run.json``.
         file: Its ``samples.parquet``.
-        samples: Names and numbers of its usable samples.
     """
 
     path: Path
     record: Record
     file: pyarrow.parquet.ParquetFile
-    samples: pyarrow.Table
+
+    @cached_property
+    def samples(self) -> pyarrow.Table:
+        """Its usable samples, without captions and references, which are most of a file and rarely needed."""
+        return self._read([name for name in self.columns if name not in _TEXTS])
+
+    def _read(self, names: Sequence[str]) -> pyarrow.Table:
+        """Return columns without failed samples, which have no image."""
+        samples = read_columns(self.path, self.file, names)
+        images = samples["image"]
+        return samples.filter(images.is_valid()) if images.null_count else samples
 
     @property
     def aspects(self) -> list[str]:
@@ -81,7 +90,7 @@ class FinishedRun:
             return self.samples[column].to_pylist()
         if column not in self.columns:
             return []
-        return _usable(read_columns(self.path, self.file, [column, "image"]))[column].to_pylist()
+        return self._read([column, "image"])[column].to_pylist()
 
 
 @dataclass(frozen=True)
@@ -118,11 +127,8 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
         runs[folder.resolve()] = _read(folder)
     first, *others = runs.values()
     for run in others:
-        for noun, value, other in (
-            ("task", first.record.task, run.record.task),
-            ("version", first.record.version, run.record.version),
-            ("protocol", first.record.output_type, run.record.output_type),
-        ):
+        for noun, name in (("task", "task"), ("version", "version"), ("protocol", "output_type")):
+            value, other = (getattr(each.record, name) for each in (first, run))
             if value != other:
                 raise DataError(
                     f"runs of different {noun}s cannot be compared: {first.path} is of {noun} {value}, "
@@ -139,19 +145,7 @@ def _read(folder: Path) -> FinishedRun:
             "Run folders below it: " + ", ".join(map(str, below[-3:])) if below else "",
         )
     record = read_record(folder)
-    file = open_samples(folder, record)
-    names: list[str] = file.schema_arrow.names
-    if "image" not in names:
-        raise DataError(f"{folder / SAMPLES_FILE}: column 'image' is missing")
-    # Captions and references are most of a file, and rarely needed.
-    few = [name for name in names if name not in _TEXTS]
-    return FinishedRun(folder, record, file, _usable(read_columns(folder, file, few)))
-
-
-def _usable(samples: pyarrow.Table) -> pyarrow.Table:
-    """Return the samples without failed ones, which have no image."""
-    images = samples["image"]
-    return samples.filter(images.is_valid()) if images.null_count else samples
+    return FinishedRun(folder, record, open_samples(folder, record))
 
 
 def scores_only(run: FinishedRun, needed: str) -> DataError:
@@ -170,14 +164,11 @@ def require_same_data(runs: Sequence[FinishedRun]) -> None:
     """
     first = runs[0]
     for run in runs[1:]:
-        settings = [other.record.protocol.fingerprint() for other in (first, run)]
-        same = first.record.data_hash == run.record.data_hash
-        if same and settings[0] == settings[1] and len(first.samples) == len(run.samples):
-            continue
-        raise DataError(
-            f"{first.path} and {run.path} scored different data: {_what_differs(first, run)}",
-            "Metrics can be compared only on the same samples, references and ratings.",
-        )
+        if difference := _what_differs(first, run):
+            raise DataError(
+                f"{first.path} and {run.path} scored different data: {difference}",
+                "Metrics can be compared only on the same samples, references and ratings.",
+            )
 
 
 def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> list[str]:
@@ -209,6 +200,7 @@ def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> 
 
 
 def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
+    """Return the first difference between the data of two runs; empty if there is none."""
     settings = second.record.protocol.fingerprint()
     for key, value in first.record.protocol.fingerprint().items():
         if (other := settings[key]) != value:
@@ -217,6 +209,8 @@ def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
         limits = [run.record.settings.limit for run in (first, second)]
         notes = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
         return f"{len(first.samples):,} samples{notes[0]} and {len(second.samples):,} samples{notes[1]}"
+    if first.record.data_hash == second.record.data_hash:
+        return ""
     shared = [name for name in first.columns if name in second.columns]
     compared = ("id", "image", "candidate", "references", "ratings", "system", "category")
     for column in (name for name in shared if name.partition(".")[0] in compared):
@@ -305,13 +299,8 @@ def own_decoding(record: Record, others: Sequence[Record]) -> str:
         record: Record of the run.
         others: Records of the other runs; it may be among them.
     """
-    return settings_text(
-        {
-            key: value
-            for key, value in record.decoding.items()
-            if any(other.decoding.get(key) != value for other in others)
-        }
-    )
+    own = record.decoding.items()
+    return settings_text({key: value for key, value in own if any(it.decoding.get(key) != value for it in others)})
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
