@@ -192,15 +192,12 @@ def _export_wanted(options: argparse.Namespace, fmt: str) -> int:
     """Write the rows to be scored (``pairs``) or answered (``prompts``) elsewhere; print what is left out."""
     from ..benchmarks.inputs.failures import describe
     from ..benchmarks.inputs.settings import split_metrics
-    from ..benchmarks.interchange.wanted import write_pairs, write_prompts
+    from ..benchmarks.interchange.wanted import write_wanted
     from ..progress import bars
 
     call = task_settings(options, "images", "model", "model_args")
     call |= {"metrics": split_metrics(options.metrics or []), "progress": bars()}
-    if fmt == "pairs":
-        count, failures = write_pairs(options.output, names(options.tasks), **call)
-    else:
-        count, failures = write_prompts(options.output, names(options.tasks), answers=options.answers, **call)
+    count, failures = write_wanted(fmt, options.output, names(options.tasks), answers=options.answers, **call)
     tell(*(f"left out: {describe(failure)}" for failure in failures))
     print(f"{count:,} {fmt}: {options.output}")
     return 0

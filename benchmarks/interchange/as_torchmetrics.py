@@ -131,8 +131,8 @@ class TorchTextMetric(TorchCaptionMetric):
             references = [()] * len(candidates)
         _require_as_many(candidates, references, "references")
         lists = [tuple(_listed("references", texts)) for texts in references]
-        for number, texts in enumerate(lists):
-            if "references" in self._planned.metric.needs and (fault := references_fault(texts)):
+        for number, texts in enumerate(lists if "references" in self._planned.metric.needs else ()):
+            if fault := references_fault(texts):
                 raise DataError(f"caption {number} of the batch: reference {fault}")
         self._rows += zip(map(_scored_text, candidates), lists, strict=True)
 

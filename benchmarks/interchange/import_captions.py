@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path, PureWindowsPath
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from ...atomic_files import write_whole
@@ -35,11 +37,9 @@ KEYS = (
 _IMAGE_KEYS = ("image", "image_path", "image_name", "filename", "file_name", "input_media")
 LONGEST_NAME = 1000
 """Maximum length of names; longer texts in an image column are encoded images."""
-_OWN_KEYS = frozenset(
-    (
-        "doc_id", "doc", "target", "arguments", "input", "input_media", "resps", "filtered_resps", "filter",
-        "metrics", "doc_hash", "prompt_hash", "target_hash", "token_counts",
-    )
+_OWN_KEYS = (
+    "doc_id", "doc", "target", "arguments", "input", "input_media", "resps", "filtered_resps", "filter", "metrics",
+    "doc_hash", "prompt_hash", "target_hash", "token_counts",
 )  # fmt: skip
 _REFERENCES = ("references", "answer", "answers", "captions", "caption", "sentences")
 _FAILED = "Failed to obtain answer"
@@ -135,15 +135,12 @@ def logged_results(path: Path) -> dict[str, float]:
     Returns:
         Metric to value; empty if there is no such file, or it does not list the task.
     """
-    stem = path.stem
-    if stem.startswith("samples_"):
-        task, _, date = stem.removeprefix("samples_").rpartition("_")
+    if path.stem.startswith("samples_"):
+        task, _, date = path.stem.removeprefix("samples_").rpartition("_")
         beside = path.with_name(f"results_{date}.json")
     else:
-        date, _, task = stem.partition("_samples_")
+        date, _, task = path.stem.partition("_samples_")
         beside = path.with_name(f"{date}_results.json")
-    if not task or not beside.is_file():
-        return {}
     try:
         # Like the samples, results may contain NaN.
         results = json.loads(beside.read_bytes())["results"][task]
@@ -168,12 +165,8 @@ def _logged_sample(place: str, row: Mapping[str, Any]) -> LoggedRow | BadRow:
     handed = [value for value in extra.values() if isinstance(value, dict)]
     document = row["doc"] if isinstance(row.get("doc"), dict) else {}
     media = row.get("input_media")
-    fields: dict[str, Any] = {}
-    for source in (document, *handed):
-        fields = {**source, **fields}
-    if isinstance(media, list) and len(media) == 1:
-        fields.setdefault("input_media", media[0])
-    fields["doc_id"] = row.get("doc_id")
+    only = {"input_media": media[0]} if isinstance(media, list) and len(media) == 1 else {}
+    fields = dict(ChainMap({"doc_id": row.get("doc_id")}, document, *handed, only))
     references = next((texts for key in _REFERENCES if (texts := texts_of(fields.get(key)))), ())
     return LoggedRow(
         place,
@@ -207,12 +200,7 @@ def logged_scores(path: Path) -> dict[str, float]:
     Values are multiplied by 100. ``Bleu`` is a list and becomes ``Bleu_1`` to ``Bleu_4``.
     """
     beside = path.with_name(f"{path.stem}_score.json")
-    if not beside.is_file():
-        return {}
-    try:
-        scores = load_json(beside)
-    except DataError:
-        return {}
+    scores = load_json(beside) if beside.is_file() else {}
     numbers: dict[str, float] = {}
     for name, value in scores.items() if isinstance(scores, dict) else ():
         listed = {f"{name}_{n}": item for n, item in enumerate(value, 1)} if isinstance(value, list) else {name: value}
@@ -406,17 +394,11 @@ def _choose_key(logged: Sequence[LoggedRow], wanted: str) -> tuple[str, list[str
         for field in fields
         if (names := {name for row in logged if (name := name_of(row.fields.get(field))) is not None})
     }
-    if wanted:
-        if wanted not in distinct:
-            raise UsageError(
-                f"--key {wanted}: no caption has this field.{did_you_mean(wanted, distinct)}",
-                f"Fields of the captions: {', '.join(distinct) or 'none'}.",
-            )
-        return wanted, []
-    known = [field for field in KEYS if field in distinct]
+    known = [field for field in ([wanted] if wanted else KEYS) if field in distinct]
     if not known:
+        fault = f"--key {wanted}: no caption has this field.{did_you_mean(wanted, distinct)}"
         raise UsageError(
-            "no known field identifies the documents",
+            fault if wanted else "no known field identifies the documents",
             f"Name one with --key: {', '.join(distinct) or 'the file has none'}.",
         )
     # Several questions on the same image have its id, which then does not identify them.
@@ -433,29 +415,17 @@ def _collect(logged: Sequence[LoggedRow], imported: CaptionImport) -> None:
         if identity is None:
             imported.bad_rows.append(BadRow(row.place, f"has no '{imported.key}' that names its document"))
         elif str(identity) in seen:
-            first = seen[str(identity)]
-            imported.duplicates.append(
-                BadRow(row.place, f"is a second caption for '{identity}'; that of {first} is kept")
-            )
+            reason = f"is a second caption for '{identity}'; that of {seen[str(identity)]} is kept"
+            imported.duplicates.append(BadRow(row.place, reason))
         else:
             seen[str(identity)] = row.place
             named = (name_of(row.fields.get(key)) for key in _IMAGE_KEYS)
             image = next((name for name in named if isinstance(name, str)), None)
-            imported.rows.append(
-                {
-                    "id": identity,
-                    **({"image": image} if image is not None else {}),
-                    "caption": row.caption,
-                    **({"references": list(row.references)} if row.references else {}),
-                    **{f"logged_{name}": value for name, value in row.metrics.items()},
-                }
-            )
+            known = {"id": identity, "image": image, "caption": row.caption, "references": list(row.references)}
+            values = {f"logged_{name}": value for name, value in row.metrics.items()}
+            imported.rows.append({key: value for key, value in known.items() if value not in (None, [])} | values)
 
 
 def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    columns: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in row.items():
-            if name.startswith("logged_"):
-                columns.setdefault(name.removeprefix("logged_"), []).append(value)
-    return {name: sum(values) / len(values) for name, values in columns.items()}
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith("logged_"))
+    return {name.removeprefix("logged_"): fmean(row[name] for row in rows if name in row) for name in names}

@@ -164,10 +164,9 @@ class LmEvalTask:
                 "which shows the model no images.",
             )
         text = datasets.Value("string")
-        columns: dict[str, Any] = {"document": datasets.Value("int64")}
-        columns |= dict.fromkeys(("id", "prompt", "answer"), text)
+        columns = dict.fromkeys(("id", "prompt", "answer"), text)
         columns |= dict.fromkeys(("candidates", "references"), datasets.List(text))
-        features = datasets.Features(columns)
+        features = datasets.Features({"document": datasets.Value("int64"), **columns})
         return {"test": datasets.Dataset.from_list(rows, features=features)}
 
     def images(self, document: Mapping[str, Any]) -> list[Image.Image]:
@@ -244,15 +243,12 @@ class LmEvalTask:
                 locations=self._locations,
                 store=store,
             )
-        for failure in finished.record.failures:
-            _log.warning("%s: left out: %s", self._name, describe(failure))
-        for empty in finished.record.empty_captions:
-            _log.warning("%s: counted as empty: %s", self._name, describe(empty))
-        for metric, reason in finished.record.metric_errors.items():
-            _log.error("%s: metric %s failed: %s", self._name, metric, reason)
-        for result in finished.results:
-            if result.value is None and result.metric not in finished.record.metric_errors:
-                _log.warning("%s: %s: no value: %s", self._name, result.key, result.reason)
+        record = finished.record
+        said = [f"left out: {describe(failure)}" for failure in record.failures]
+        said += [f"counted as empty: {describe(empty)}" for empty in record.empty_captions]
+        undefined = {result.key: result.reason for result in finished.results if result.value is None}
+        for text in (*said, *(f"{key}: no value: {reason}" for key, reason in undefined.items())):
+            _log.warning("%s: %s", self._name, text)
         return {result.key: result.value for result in finished.results if result.value is not None}
 
     def _settings(self, limit: int | None) -> RunSettings:

@@ -116,8 +116,7 @@ def plan_export(
             "allow_outside": [str(folder.absolute()) for folder in locations.allowed],
             "run_functions": permitted().functions,
         }
-        set_arguments = {name: value for name, value in arguments.items() if value}
-        exported.append(ExportedTask(plan, set_arguments, _functions(results)))
+        exported.append(ExportedTask(plan, {name: it for name, it in arguments.items() if it}, _functions(results)))
         for metric, reason in plan.left_out.items():
             tell(f"{entry.name}: metric {metric} is left out: it {reason}")
     if refused and not exported:

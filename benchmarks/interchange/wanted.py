@@ -161,68 +161,40 @@ class WantedPrompts(Judge):
         return {"prompt": asked(request), **looked_at, **request.decoding, **candidates}
 
 
-Exported = tuple[int, list[FailureSummary]]
-"""Number of written rows, and unusable items."""
-
-
-def write_pairs(output: Path, tasks: Sequence[str], metrics: Sequence[str] = (), **call: Any) -> Exported:
-    """Write the image-text pairs that an encoder scores in tasks, as rows of ``pair_scores``.
-
-    Args:
-        output: The file (jsonl).
-        tasks: Names of tasks, groups or tags.
-        metrics: Metrics that replace ``itm_score``, for tasks with metrics.
-        call: See :func:`_written`.
-
-    Raises:
-        BenchError: A name is unknown, data is missing or wrong, or the file cannot be written.
-    """
-    return _written(output, tasks, lambda rows: {"encoder": WantedPairs(rows)}, metrics or ("itm_score",), **call)
-
-
-def write_prompts(
-    output: Path, tasks: Sequence[str], metrics: Sequence[str] = (), answers: Path | None = None, **call: Any
-) -> Exported:
-    """Write the judge prompts of metrics in tasks, as rows of ``responses``.
-
-    Args:
-        output: The file (jsonl).
-        tasks: Names of tasks, groups or tags.
-        metrics: Metrics that replace those of the tasks.
-        answers: Recorded answers; only unanswered and follow-up prompts are written.
-        call: See :func:`_written`.
-
-    Raises:
-        BenchError: A name is unknown, data is missing or wrong, or a file cannot be read or written.
-    """
-    known = None if answers is None else RecordedResponses(answers)
-    return _written(output, tasks, lambda rows: {"judge": WantedPrompts(rows, known)}, metrics, **call)
-
-
-def _written(
+def write_wanted(
+    kind: str,
     output: Path,
     tasks: Sequence[str],
-    collect: Callable[[WantedRows], Mapping[str, Adapter]],
-    metrics: Sequence[str],
+    metrics: Sequence[str] = (),
     *,
+    answers: Path | None = None,
     images: Path | None = None,
     include_path: Sequence[str | Path] = (),
     progress: Progress = silent,
     **call: Any,
-) -> Exported:
+) -> tuple[int, list[FailureSummary]]:
     """Score tasks with a model that records its inputs, and discard the scores.
 
     Args:
-        output: The file.
+        kind: ``pairs`` for the image-text pairs that an encoder scores, as rows of ``pair_scores``; ``prompts`` for
+            those of a judge, as rows of ``responses``.
+        output: The file (jsonl).
         tasks: Names of tasks, groups or tags.
-        collect: Returns that model by its role.
-        metrics: Metrics that replace those of the tasks, for tasks with metrics.
+        metrics: Metrics that replace those of the tasks (for pairs: ``itm_score``), for tasks with metrics.
+        answers: Recorded answers; only unanswered and follow-up prompts are written.
         images: Folder for images that are not files: drawn ones, and those in rows of the data.
         include_path: Folders with the user's task files.
         progress: Returns a reporter for a step.
         call: See :func:`.resolve_call`: ``model`` and ``model_args`` of the captioner; ``data``;
             ``allow_outside``.
+
+    Returns:
+        Number of written rows, and unusable items.
+
+    Raises:
+        BenchError: A name is unknown, data is missing or wrong, or a file cannot be read or written.
     """
+    known = None if answers is None else RecordedResponses(answers)
     failures = FailureLog(strict=False)
     with (
         writing(output),
@@ -232,7 +204,9 @@ def _written(
         Store(Path(place) / "store.sqlite") as store,
     ):
         rows = WantedRows(file.write, images)
-        collecting = collect(rows)
+        collecting: dict[str, Adapter] = {"judge": WantedPrompts(rows, known)}
+        if kind == "pairs":
+            collecting, metrics = {"encoder": WantedPairs(rows)}, metrics or ("itm_score",)
         for entry in build_index(include_path).resolve(tasks):
             takes_metrics = load_bound(entry.path)[2].takes_metrics
             resolved = resolve_call(
