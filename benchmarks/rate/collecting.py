@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ...adapters import CaptionRequest
 from ...adapters.captioners.recorded import RecordedCaptions
@@ -118,27 +117,20 @@ def _texts(
         failures.add(name, "caption", f"is recorded in {captions.path.name} for no usable document of the task")
     for number in absent:
         failures.add(requests[number].id, "caption", f"is not recorded in {captions.path.name}")
-    texts: dict[int, str] = {}
-    for number, caption in captioned.captions.items():
-        text: Any = caption.text
-        if fault := candidate_fault(text):
+    faults = {number: candidate_fault(caption.text) for number, caption in captioned.captions.items()}
+    for number, fault in faults.items():
+        if fault:
             failures.add(requests[number].id, "caption", f"of {captions.path.name} {fault}")
-        else:
-            texts[number] = text
-    return texts
+    return {number: caption.text for number, caption in captioned.captions.items() if not faults[number]}
 
 
 def _incomplete(
     captions: RecordedCaptions, absent: Sequence[str], asked: int, unclaimed: Sequence[str], task: str
 ) -> DataError:
-    remedies: list[str] = []
-    if captions.bad_rows:
-        bad = captions.bad_rows[0]
-        remedies.append(f"{len(captions.bad_rows):,} rows cannot be used ({bad.place}: {bad.reason}).")
-    if unclaimed:
-        remedies.append(f"Check the ids: {_first(unclaimed)} match no document of the task.")
-    if len(absent) < asked:
-        remedies.append("--subset rates only the documents with captions.")
+    bad = captions.bad_rows
+    remedies = [f"{len(bad):,} rows cannot be used ({bad[0].place}: {bad[0].reason})."] if bad else []
+    remedies += [f"Check the ids: {_first(unclaimed)} match no document of the task."] if unclaimed else []
+    remedies += ["--subset rates only the documents with captions."] if len(absent) < asked else []
     return DataError(
         f"{captions.path}: lacks captions of {len(absent):,} of {asked:,} documents of '{task}': {_first(absent)}",
         " ".join(remedies) or "Is this the right file for the task?",

@@ -163,11 +163,8 @@ def in_order(names: Sequence[str], *seed: object) -> list[int]:
         names: Distinct names.
         seed: Values that are hashed with each name.
     """
-
-    def drawn(number: int) -> bytes:
-        return hashlib.sha256(json.dumps([*seed, names[number]]).encode()).digest()
-
-    return sorted(range(len(names)), key=drawn)
+    drawn = [hashlib.sha256(json.dumps([*seed, name]).encode()).digest() for name in names]
+    return sorted(range(len(names)), key=drawn.__getitem__)
 
 
 def steps(items: Sequence[RatedItem], systems: Sequence[str], seed: int, rater: str, *, together: bool) -> list[Step]:

@@ -72,9 +72,8 @@ def _human(aspects: Iterable[str]) -> str | dict[str, str]:
 def _ratings(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:
     for item in session.items:
         for number, system in enumerate(session.design.systems):
-            of_raters = {
-                rater: answers[item.id, number] for rater, answers in by_rater.items() if (item.id, number) in answers
-            }
+            key = item.id, number
+            of_raters = {rater: answers[key] for rater, answers in by_rater.items() if key in answers}
             if not of_raters:
                 continue
             ratings = {

@@ -125,13 +125,10 @@ def _aspect(text: str) -> tuple[str, dict[str, Any]]:
     low, high = int(match["low"]), int(match["high"])
     words = [word.strip() for word in (match["words"] or "").split("|") if match["words"]]
     numbers = range(low, high + 1)
-    if len(words) == len(numbers):
-        named = dict(zip(numbers, words, strict=True))
-    elif len(words) in (0, 2):
-        named = dict(zip((low, high), words, strict=False))
-    else:
+    if len(words) not in (0, 2, len(numbers)):
         raise UsageError(
             f"--aspect {match['name']}: has {len(words)} labels (separated by |) for {len(numbers)} scores",
             "Give two labels for the ends, or one for each score.",
         )
+    named = dict(zip(numbers if len(words) == len(numbers) else (low, high), words, strict=False))
     return match["name"], {"ends": (low, high), "words": {number: word for number, word in named.items() if word}}

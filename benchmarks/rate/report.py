@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,22 +88,11 @@ def _plain(
 ) -> str:
     rows: list[dict[str, Any]] = []
     for figure in results:
-        more = figure.more(reach) or (None, None)
-        rows.append(
-            {
-                "figure": figure.name,
-                "of": figure.of,
-                "value": figure.value,
-                "low": figure.interval.low if figure.interval else None,
-                "high": figure.interval.high if figure.interval else None,
-                "images": figure.images,
-                "answers": figure.answers,
-                "reach": reach,
-                "more_images": more[0],
-                "more_answers": more[1],
-                "reason": figure.reason,
-            }
-        )
+        more = dict(zip(("more_images", "more_answers"), figure.more(reach) or (None, None), strict=True))
+        ends = {name: getattr(figure.interval, name, None) for name in ("low", "high")}
+        counts = {"images": figure.images, "answers": figure.answers, "reach": reach, **more}
+        values = {"value": figure.value, **ends, **counts, "reason": figure.reason}
+        rows.append({"figure": figure.name, "of": figure.of, **values})
     if fmt == "csv":
         return csv_text(rows)
     raters = {name: len(answers) for name, answers in sorted(by_rater.items())}
@@ -151,11 +140,10 @@ class Figure:
         Returns:
             None if there is no interval, or its width is 0, so that it cannot be extrapolated.
         """
-        if self.interval is None or self.interval.low is None or self.interval.high is None:
+        low, high = (self.interval and self.interval.ends) or (0.0, 0.0)
+        if low == high:
             return None
-        reaches = (self.interval.high - self.interval.low) / 2 / self.span
-        if reaches == 0:
-            return None
+        reaches = (high - low) / 2 / self.span
         images = max(0, math.ceil(self.images * (reaches / reach) ** 2 - 1e-9) - self.images)
         return images, math.ceil(images * self.answers / self.images)
 
@@ -167,10 +155,9 @@ def figures(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> l
         session: The session.
         by_rater: The current answers by rater.
     """
-    questions = session.design.questions
-    if questions.better:
+    if session.together:
         return list(_of_choices(session, by_rater))
-    return [figure for aspect in questions.aspects for figure in _of_aspect(session, by_rater, aspect)]
+    return [figure for aspect in session.design.questions.aspects for figure in _of_aspect(session, by_rater, aspect)]
 
 
 def _of_choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[Figure]:
@@ -186,13 +173,13 @@ def _of_choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) 
             elif isinstance(answer, int):
                 counts[row, first_equal[row, answer]] += 1
     asked = np.flatnonzero(first_equal.any(axis=1))
-    yield from _agreement(AnswerCounts(counts[asked], asked, "nominal"), "", ())
+    yield from _agreement(AnswerCounts(counts[asked], asked, "nominal"), "")
     # A vote for equal captions is split among them, and a tie among all.
     equal = (first_equal[:, :, None] == first_equal[:, None, :]).sum(axis=2)
     shares = np.take_along_axis(counts, first_equal, axis=1) / equal + counts[:, -1:] / len(systems)
     for number, system in enumerate(systems):
-        sums, answers, images = shares[:, number], counts.sum(axis=1), np.arange(len(counts))
-        yield _mean(f"share for {system}", "", sums, answers, images, 0.0, 1.0, is_share=True)
+        sums, answers = shares[:, number], counts.sum(axis=1)
+        yield _mean(f"share for {system}", "", sums, answers, 0.0, 1.0, is_share=True)
 
 
 def _of_aspect(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], aspect: str) -> Iterator[Figure]:
@@ -204,18 +191,17 @@ def _of_aspect(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], a
                 answer = answers.get((item.id, system))
                 if isinstance(answer, Mapping):
                     counts[row, system, numbers.index(answer[aspect])] += 1
-    images = np.arange(len(session.items))
-    clusters = np.repeat(images, len(systems))
+    clusters = np.repeat(np.arange(len(session.items)), len(systems))
     answered = AnswerCounts(counts.reshape(-1, len(numbers)), clusters, "ordinal")
-    yield from _agreement(answered, aspect, (1,))
+    yield from _agreement(answered, aspect)
     span = float(numbers[-1] - numbers[0])
     for number, system in enumerate(systems):
         of_system = counts[:, number]
         sums = of_system @ (np.array(numbers) - numbers[0])
-        yield _mean(f"mean of {system}", aspect, sums, of_system.sum(axis=1), images, float(numbers[0]), span)
+        yield _mean(f"mean of {system}", aspect, sums, of_system.sum(axis=1), float(numbers[0]), span)
 
 
-def _agreement(answered: AnswerCounts, aspect: str, apart: Sequence[int]) -> Iterator[Figure]:
+def _agreement(answered: AnswerCounts, aspect: str) -> Iterator[Figure]:
     rows = answered.compared
     compared = AnswerCounts(answered.counts[rows], first_seen(answered.clusters[rows]), answered.level)
     answers = int(compared.counts.sum())
@@ -223,23 +209,15 @@ def _agreement(answered: AnswerCounts, aspect: str, apart: Sequence[int]) -> Ite
         f"alpha ({answered.level})": lambda weights: alpha(compared, weights),
         "equal pairs": lambda weights: equal_share(compared, weights),
     }
-    for distance in apart:
-        named[f"pairs within {distance}"] = lambda weights, distance=distance: equal_share(compared, weights, distance)
+    if answered.level == "ordinal":
+        named["pairs within 1"] = lambda weights: equal_share(compared, weights, 1)
     for name, value in named.items():
         is_share = not name.startswith("alpha")
         yield _figure(name, spoken(aspect), value, compared.clusters, answers, 1.0, is_share=is_share)
 
 
 def _mean(
-    name: str,
-    aspect: str,
-    sums: np.ndarray,
-    counts: np.ndarray,
-    clusters: np.ndarray,
-    lowest: float,
-    span: float,
-    *,
-    is_share: bool = False,
+    name: str, aspect: str, sums: np.ndarray, counts: np.ndarray, lowest: float, span: float, *, is_share: bool = False
 ) -> Figure:
     """Return the mean of image means; for choices, images are weighted by number of answers."""
     rows = counts > 0
@@ -251,7 +229,7 @@ def _mean(
         return float(np.average(of_image, weights=weights))
 
     answers = int(counts.sum())
-    return _figure(name, spoken(aspect), value, first_seen(clusters[rows]), answers, span, is_share=is_share)
+    return _figure(name, spoken(aspect), value, np.arange(rows.sum()), answers, span, is_share=is_share)
 
 
 def _figure(

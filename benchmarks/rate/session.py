@@ -61,7 +61,7 @@ class Session:
     def is_answer(self, value: Any) -> bool:
         """Return whether a value is a valid answer."""
         if self.together:
-            return value is None or value == TIE or (type(value) is int and 0 <= value < len(self.design.systems))
+            return value in (None, TIE) or (type(value) is int and 0 <= value < len(self.design.systems))
         aspects = self.design.questions.aspects
         return (
             isinstance(value, dict)
@@ -447,13 +447,11 @@ def answer_of(session: Session, step: Step, fields: Mapping[str, str]) -> Answer
         if choice in map(str, range(len(step.shown))):
             return step.shown[int(choice)]
         return ValueError("Choose a caption or one of the other answers.")
-    numbers: dict[str, int] = {}
-    for place, (name, aspect) in enumerate(questions.aspects.items()):
-        value = fields.get(f"aspect{place}", "")
-        if value not in map(str, aspect.numbers):
+    values = {name: fields.get(f"aspect{place}", "") for place, name in enumerate(questions.aspects)}
+    for name, aspect in questions.aspects.items():
+        if values[name] not in map(str, aspect.numbers):
             return ValueError(f"Choose a score for {spoken(name)}.")
-        numbers[name] = int(value)
-    return numbers
+    return {name: int(value) for name, value in values.items()}
 
 
 def spoken(name: str) -> str:
