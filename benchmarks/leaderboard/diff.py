@@ -118,12 +118,9 @@ def _tables(board: _Json) -> dict[tuple[str, str], _Json]:
 def _of_table(before: _Json | None, after: _Json | None) -> Iterator[str]:
     old, new = _rows(before), _rows(after)
     columns = {column["key"]: column for table in (before, after) if table for column in table["columns"]}
-    for key, cells in new.items():
-        if key not in old:
-            yield f"- new: {_name(key)}{_listed(cells, columns)}"
-    for key, cells in old.items():
-        if key not in new:
-            yield f"- removed: {_name(key)}{_listed(cells, columns)}"
+    for word, here, there in (("new", new, old), ("removed", old, new)):
+        alone = {key: cells for key, cells in here.items() if key not in there}
+        yield from (f"- {word}: {_name(key)}{_listed(cells, columns)}" for key, cells in alone.items())
     moved = [
         line
         for key, cells in new.items()

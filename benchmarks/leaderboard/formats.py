@@ -16,7 +16,7 @@ import jinja2
 
 from ...errors import DataError
 from ..tables.text import csv_text, show_difference, show_number
-from .board import TOP_ROWS, Board, BoardRow, Cell, Column, SuiteCell, SuiteTable, TaskTable, ident
+from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, SuiteCell, SuiteTable, TaskTable, ident
 from .suites_of_board import NOT_RUN
 from .task_tables import main_column, newest_tables
 
@@ -42,12 +42,9 @@ _SPECIAL = {
     "×": r"$\times$", "±": r"$\pm$", "−": r"$-$", "²": r"\textsuperscript{2}", "³": r"\textsuperscript{3}",
     "∞": r"$\infty$", "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\rightarrow$",
 }  # fmt: skip
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "η": "eta", "θ": "theta", "κ": "kappa",
-    "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "χ": "chi", "ω": "omega",
-    "Δ": "Delta", "Σ": "Sigma", "Ω": "Omega",
-}  # fmt: skip
-_LATEX = str.maketrans(_SPECIAL | {letter: rf"$\{name}$" for letter, name in _GREEK.items()})
+_GREEK = "alpha beta gamma delta epsilon eta theta kappa lambda mu pi rho sigma tau phi chi omega Delta Sigma Omega"
+_LETTERS = dict(zip("αβγδεηθκλμπρστφχωΔΣΩ", _GREEK.split(), strict=True))
+_LATEX = str.maketrans(_SPECIAL | {letter: rf"$\{name}$" for letter, name in _LETTERS.items()})
 
 
 def unique_name(name: str, taken: set[str]) -> str:
@@ -230,12 +227,12 @@ def _best_rows(board: Board) -> Iterator[list[str]]:
         if column is None:
             continue
         ranked = [
-            (cell.rank, markdown(row.full_name), value_text(cell, column) + _superscript(cell.group))
+            (cell.rank, f"{markdown(row.full_name)} {value_text(cell, column)}{_superscript(cell.group)}")
             for row, cell in table.cells(column)
             if cell.rank is not None and cell.rank <= _PLACES
         ]
         if ranked:
-            best = [f"{name} {value}" for _, name, value in sorted(ranked)[:_PLACES]]
+            best = [text for _, text in sorted(ranked)[:_PLACES]]
             yield [markdown(table.alias), markdown(column.label), *best, *[""] * (_PLACES - len(best))]
 
 
@@ -285,14 +282,14 @@ def _latex_value(cell: Cell | None, column: Column) -> str:
     return number + (rf"\textsuperscript{{{latex(cell.group)}}}" if cell.group else "")
 
 
+def _latex_suite_cell(cell: SuiteCell | None) -> str:
+    if cell is None:
+        return ""
+    return (latex(cell.measured) or "--") + (f" ({latex(cell.printed)})" if cell.printed else "")
+
+
 def _latex_suite(suite: SuiteTable) -> str:
-    lines = []
-    for label, cells in suite.rows:
-        texts = []
-        for cell in cells:
-            printed = f" ({latex(cell.printed)})" if cell and cell.printed else ""
-            texts.append(f"{latex(cell.measured) or '--'}{printed}" if cell else "")
-        lines.append([latex(label), *texts])
+    lines = [[latex(label), *map(_latex_suite_cell, cells)] for label, cells in suite.rows]
     heads = ["", *map(latex, suite.heads)]
     return _tabular(f"{suite.about} Ours (published).", f"l{'r' * len(suite.heads)}", heads, [lines])
 
@@ -329,21 +326,17 @@ def json_file(board: Board, files: Sequence[str] = ()) -> bytes:
             {**vars(ranks), "tau": [{"first": a, "second": b, "tau": tau} for (a, b), tau in ranks.tau.items()]}
             for ranks in board.ranks
         ],
-        "runs": [
-            {
-                "key": run.key,
-                "task": run.record.task,
-                "model": run.record.model_name,
-                "fingerprint": run.record.fingerprint,
-                "date": run.record.date,
-                "marks": run.marks,
-            }
-            for run in board.runs
-        ],
+        "runs": list(map(_run_fields, board.runs)),
         "left_out": board.left_out,
         "files": sorted(files),
     }
     return (json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False, default=_fields) + "\n").encode()
+
+
+def _run_fields(run: BoardRun) -> dict[str, Any]:
+    record = run.record
+    known = {"key": run.key, "task": record.task, "model": record.model_name, "fingerprint": record.fingerprint}
+    return {**known, "date": record.date, "marks": run.marks}
 
 
 def _fields(entry: Any) -> dict[str, Any]:

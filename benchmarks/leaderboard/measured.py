@@ -55,13 +55,9 @@ class MeasuredRow:
     ranked: bool = True
     marks: tuple[str, ...] = ()
 
-    def result(self, column: str) -> Result | None:
-        """Return the result of a column; None if there is none."""
-        return self.values[column].result if column in self.values else None
-
-    def has(self, column: str) -> bool:
-        """Return whether the row has a defined value in a column."""
-        return column in self.values and self.values[column].result.value is not None
+    def value(self, column: str) -> float | None:
+        """Return the value of a column; None if there is none."""
+        return self.values[column].result.value if column in self.values else None
 
 
 def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
@@ -164,11 +160,8 @@ def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
 
 def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
     """Return the metrics with several encoders or judges; each of these has a column."""
-    models: dict[str, set[tuple[tuple[str, str], ...]]] = {}
-    for run in runs:
-        for metric in run.record.metrics:
-            models.setdefault(metric, set()).add(tuple(models_of_metric(run.record, metric)))
-    return {metric for metric, used in models.items() if len(used) > 1}
+    used = {(metric, *models_of_metric(run.record, metric)) for run in runs for metric in run.record.metrics}
+    return {metric for metric, count in Counter(metric for metric, *_ in used).items() if count > 1}
 
 
 def _same_data(rows: list[MeasuredRow], *, with_captions: bool) -> list[MeasuredRow]:
@@ -218,7 +211,7 @@ def groups_of_metrics(columns: Sequence[Column], rows: Sequence[MeasuredRow]) ->
     groups: dict[str, dict[int, Group]] = {}
     several = False
     for column in columns:
-        values = {id(row): row.values[column.key] for row in rows if row.has(column.key)}
+        values = {id(row): row.values[column.key] for row in rows if row.value(column.key) is not None}
         runs = {value.run.key: value.run.record for value in values.values()}
         if len(runs) == 1:
             (record,) = runs.values()
@@ -237,7 +230,7 @@ def groups_of_models(columns: Sequence[Column], rows: Sequence[MeasuredRow]) -> 
     crowded: list[str] = []
     samples: dict[Path, _SampleColumns | None] = {}
     for column in columns:
-        measured = [row for row in rows if row.has(column.key)]
+        measured = [row for row in rows if row.value(column.key) is not None]
         if len(measured) < 2:
             continue
         of_rows, reason = _groups(column, measured, samples)
@@ -265,9 +258,9 @@ def _groups(
         return [], "the settings of the metric differ between runs"
     if records[0].is_of_corpus(metric):
         return [], "these are corpus-level values, not means over captions"
-    scores, reason = _common([value.run for value in values], metric, samples)
+    scores = _common([value.run for value in values], metric, samples)
     if scores is None:
-        return [], reason
+        return [], "samples of a run are missing"
     if scores.shape[1] < FEWEST_FOR_LETTERS:
         return [], f"fewer than {FEWEST_FOR_LETTERS} captions"
     order = sorted(
@@ -284,10 +277,8 @@ def _groups(
     return [groups[place] for place in np.argsort(order).tolist()], ""
 
 
-def _common(
-    runs: Sequence[BoardRun], metric: str, known: dict[Path, _SampleColumns | None]
-) -> tuple[np.ndarray | None, str]:
-    """Return ``[models, documents]`` scores on the documents that all runs scored, or the reason for having none.
+def _common(runs: Sequence[BoardRun], metric: str, known: dict[Path, _SampleColumns | None]) -> np.ndarray | None:
+    """Return ``[models, documents]`` scores on the documents that all runs scored; None if the samples of one lack.
 
     Args:
         runs: The runs.
@@ -300,23 +291,16 @@ def _common(
             known[run.folder] = _columns_of(run, known)
         read = known[run.folder]
         if read is None or metric not in read[1]:
-            return None, "samples of a run are missing"
+            return None
         scores.append((read[0], read[1][metric]))
     aligned = [values for _, values in scores]
     if any(ids is not scores[0][0] for ids, _ in scores):
-        ids_of = [ids.to_pylist() for ids, _ in scores]
-        shared = set(ids_of[0]).intersection(*ids_of[1:])
-        places = [{identity: n for n, identity in enumerate(ids)} for ids in ids_of]
-        wanted = [identity for identity in ids_of[0] if identity in shared]
-        aligned = [
-            values[[at[identity] for identity in wanted]] if wanted else values[:0]
-            for at, values in zip(places, aligned, strict=True)
-        ]
+        places = [{identity: n for n, identity in enumerate(ids.to_pylist())} for ids, _ in scores]
+        wanted = [identity for identity in places[0] if all(identity in at for at in places)]
+        rows = [np.array([at[identity] for identity in wanted], np.int64) for at in places]
+        aligned = [values[at] for at, values in zip(rows, aligned, strict=True)]
     stacked = np.stack(aligned)
-    stacked = stacked[:, np.isfinite(stacked).all(axis=0)]
-    if stacked.shape[1] < 2:
-        return None, "the runs have fewer than two scored documents in common"
-    return stacked, ""
+    return stacked[:, np.isfinite(stacked).all(axis=0)]
 
 
 def _columns_of(run: BoardRun, known: Mapping[Path, _SampleColumns | None]) -> _SampleColumns | None:

@@ -91,8 +91,7 @@ def _decimals(key: str, scale: float, measured: Sequence[MeasuredRow]) -> int:
 
 
 def _order(row: MeasuredRow, main: Column | None) -> tuple[bool, bool, float, str, str]:
-    result = row.result(main.key) if main else None
-    value = result.value if result else None
+    value = row.value(main.key) if main else None
     towards = 1 if main is not None and main.lower_is_better else -1
     return not row.ranked, value is None, towards * (value or 0.0), row.name, row.model
 
@@ -101,11 +100,7 @@ def _ranks(column: Column, measured: Sequence[MeasuredRow]) -> dict[int, int]:
     """Return the rank of each ranked row, by the ``id`` of the row."""
     if column.higher_is_better is None:
         return {}
-    values = {
-        id(row): result.value
-        for row in measured
-        if row.ranked and (result := row.result(column.key)) and result.value is not None
-    }
+    values = {id(row): value for row in measured if row.ranked and (value := row.value(column.key)) is not None}
     towards = 1 if column.higher_is_better else -1
     return _with_ties({row: towards * value for row, value in values.items()})
 
@@ -117,14 +112,15 @@ def _with_ties(values: Mapping[_Name, float]) -> dict[_Name, int]:
 
 
 def _cell(row: MeasuredRow, column: Column, groups: Groups, ranks: Mapping[str, Mapping[int, int]]) -> Cell | None:
-    result = row.result(column.key)
-    if result is None:
+    if column.key not in row.values:
         return None
+    result = row.values[column.key].result
     letters, rank_range = groups.get(column.key, {}).get(id(row), ("", None))
+    low, high = (result.interval.low, result.interval.high) if result.interval else (None, None)
     return Cell(
         result.value,
-        result.interval.low if result.interval else None,
-        result.interval.high if result.interval else None,
+        low,
+        high,
         result.n,
         beside(row, column.key),
         letters,

@@ -224,6 +224,15 @@ def read_columns(folder: Path, file: Any, names: Sequence[str] | None = None) ->
         raise _unreadable(folder, error) from error
 
 
+def row_groups(file: Any) -> Iterator[tuple[int, int, int]]:
+    """Yield the first row of each row group of samples, the one after its last, and its number."""
+    start = 0
+    for group in range(file.num_row_groups):
+        end = start + file.metadata.row_group(group).num_rows
+        yield start, end, group
+        start = end
+
+
 def open_samples(folder: Path, record: Record) -> Any:
     """Return the samples of a run as ``pyarrow.parquet.ParquetFile``.
 

@@ -90,7 +90,7 @@ def _sides(
     sides: list[Side] = []
     for run, name in ((first, "x"), (second, "y")):
         samples = site.runs.samples(run)
-        known = [metric for metric in samples.metrics if metric in run.record.made_by]
+        known = Side(run, samples, "").metrics
         if not known:
             raise DataError("the samples of these runs have no scores")
         if sides and of_models:
@@ -125,18 +125,11 @@ def _ahead(side: Side, *, of_ranks: bool) -> str:
 def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict[str, Any]]:
     runs = [sides[0].run, *comparable(sides[0].run, site.runs.all()[0])]
     choices = [(run.key, run.name) for run in runs]
-    menus = [
-        {"name": name, "title": title, "choices": choices, "chosen": side.run.key}
-        for name, title, side in (("a", "First run", sides[0]), ("b", "Second run", sides[1]))
-    ]
-    axes = [("x", "Metric", sides[0])]
-    if not of_models:
-        axes = [("x", "First metric", sides[0]), ("y", "Second metric", sides[1])]
-    for name, title, side in axes:
-        metrics = [metric for metric in side.samples.metrics if metric in side.run.record.made_by]
-        shown = [(metric, label(side.run, metric)) for metric in metrics]
-        menus.append({"name": name, "title": title, "choices": shown, "chosen": side.metric})
-    return menus
+    menus = [("a", "First run", choices, sides[0].run.key), ("b", "Second run", choices, sides[1].run.key)]
+    axes = ("Metric",) if of_models else ("First metric", "Second metric")
+    for name, title, side in zip("xy", axes, sides, strict=False):
+        menus.append((name, title, [(metric, label(side.run, metric)) for metric in side.metrics], side.metric))
+    return [dict(zip(("name", "title", "choices", "chosen"), menu, strict=True)) for menu in menus]
 
 
 def _sentence(comparison: Comparison) -> str:
@@ -219,6 +212,11 @@ class Side:
     samples: RunSamples
     metric: str
     name: str = ""
+
+    @property
+    def metrics(self) -> list[str]:
+        """All metrics of its samples."""
+        return [metric for metric in self.samples.metrics if metric in self.run.record.made_by]
 
     @property
     def label(self) -> str:

@@ -165,7 +165,7 @@ def _whole(
 ) -> dict[str, Any]:
     """Return template values for everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
-    named = {name: texts_of(row[name]) for name in _TITLES if row.get(name)}
+    named_texts = [(title, texts_of(row[name])) for name, title in _TITLES.items() if row.get(name)]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     values = {} if site.static else state.values(page=1)
     for score in shown["scores"]:
@@ -181,7 +181,6 @@ def _whole(
         for name in samples.columns
         if name not in known and row[name] is not None and row[name] not in ("", [])
     ]
-    named_texts = [(_TITLES[name], texts) for name, texts in named.items()]
     return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pyarrow.compute
 
 from ...arrow import counts_in_lists, numbers, numbers_in_lists, truths
 from ..records.record import Record
-from ..records.samples import COLUMNS, open_samples
+from ..records.samples import COLUMNS, open_samples, row_groups
 
 _ORDERS_KEPT = 8
 
@@ -35,7 +35,7 @@ class RunSamples:
     def __init__(self, folder: Path, record: Record) -> None:
         self._file = open_samples(folder, record)
         self._lock = threading.Lock()
-        self._sorted = lru_cache(_ORDERS_KEPT)(self._order)
+        self.order = lru_cache(_ORDERS_KEPT)(self._order)
         schema = self._file.schema_arrow
         self.columns: list[str] = schema.names
         self.metrics = [
@@ -80,7 +80,7 @@ class RunSamples:
             return None
         return int((values > values[sample]).sum()) + 1, int(np.isfinite(values).sum())
 
-    def order(self, sort: str = "", *, descending: bool = False, query: str = "", failed: bool = False) -> np.ndarray:
+    def _order(self, sort: str = "", descending: bool = False, query: str = "", failed: bool = False) -> np.ndarray:
         """Return the sorted indices of samples.
 
         Args:
@@ -89,9 +89,6 @@ class RunSamples:
             query: Select samples with a text that contains this, ignoring case; empty for all.
             failed: Select samples with failures.
         """
-        return self._sorted(sort, descending, query, failed)
-
-    def _order(self, sort: str, descending: bool, query: str, failed: bool) -> np.ndarray:
         chosen = np.ones(len(self), bool)
         if failed:
             chosen &= self._with_failure()
@@ -105,7 +102,7 @@ class RunSamples:
         """Return samples as rows in the given order; reads only their row groups."""
         wanted_rows = np.asarray(wanted, np.int64)
         rows: dict[int, dict[str, Any]] = {}
-        for start, end, group in self._groups():
+        for start, end, group in row_groups(self._file):
             inside = np.unique(wanted_rows[(wanted_rows >= start) & (wanted_rows < end)])
             if inside.size:
                 part = self._part(group)
@@ -123,13 +120,6 @@ class RunSamples:
         with self._lock:
             return self._file.read([name], use_threads=False)[name].to_pylist()
 
-    def _groups(self) -> Iterator[tuple[int, int, int]]:
-        start = 0
-        for group in range(self._file.metadata.num_row_groups):
-            end = start + self._file.metadata.row_group(group).num_rows
-            yield start, end, group
-            start = end
-
     def _with_failure(self) -> np.ndarray:
         if "failure" not in self.columns:
             return np.zeros(len(self), bool)
@@ -139,7 +129,7 @@ class RunSamples:
 
     def _containing(self, query: str) -> np.ndarray:
         chosen = np.zeros(len(self), bool)
-        for start, _, group in self._groups():
+        for start, _, group in row_groups(self._file):
             with self._lock:
                 texts = self._file.read_row_group(group, self._texts, use_threads=False).combine_chunks()
             for column in texts.columns:

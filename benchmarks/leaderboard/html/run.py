@@ -15,7 +15,7 @@ from ....arrow import integers, numbers
 from ....errors import DataError
 from ...records.files import read_file
 from ...records.record import Record
-from ...records.samples import open_samples
+from ...records.samples import open_samples, row_groups
 from ...tables.pages.charts import Chart, bubbles, score_histogram
 from ...tables.pages.rendering import number
 from ...tables.pages.run_rows import failure_rows, result_row
@@ -216,13 +216,9 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, list[ScoredSample]]:
 def _rows(file: Any, wanted: Sequence[int], columns: list[str]) -> list[dict[str, Any]]:
     """Return rows by ascending index, reading only their row groups."""
     rows: list[dict[str, Any]] = []
-    start = 0
-    for group in range(file.num_row_groups):
-        end = start + file.metadata.row_group(group).num_rows
-        inside = [place - start for place in wanted if start <= place < end]
-        if inside:
+    for start, end, group in row_groups(file):
+        if inside := [place - start for place in wanted if start <= place < end]:
             rows += file.read_row_group(group, columns, use_threads=False).take(integers(inside)).to_pylist()
-        start = end
     return rows
 
 

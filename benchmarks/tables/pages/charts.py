@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,41 +46,12 @@ class Scale(NamedTuple):
         return self.start + share * self.length
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A chart, and the table of its data.
-
-    Attributes:
-        id: Prefix of its ids, unique in the page.
-        label: Its title.
-        summary: Its description as text.
-        below: Label of the x axis.
-        beside: Label of the y axis.
-        ticks: Numbers at the axes.
-        columns: Path of columns; empty where there are none.
-        grid: Path of lines behind circles.
-        circles: Position and radius of each.
-        mean: Path through the means.
-        knots: Positions of the means.
-        caption: Caption of the table.
-        heads: Heads of its columns.
-        rows: Its rows.
-    """
-
-    id: str
-    label: str
-    summary: str
-    below: str
-    beside: str
-    ticks: Sequence[Tick]
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    columns: str = ""
-    grid: str = ""
-    circles: Sequence[tuple[str, str, str]] = field(default_factory=tuple)
-    mean: str = ""
-    knots: Sequence[tuple[str, str]] = field(default_factory=tuple)
+Chart = Mapping[str, Any]
+"""Template values of a chart and of the table of its data: prefix of its ids (``id``), title (``label``), description
+(``summary``), labels of the axes (``below``, ``beside``) and numbers at them (``ticks``); paths of the columns, of
+lines behind circles (``grid``) and through the ``mean`` values; position and radius of ``circles``, positions of means
+(``knots``); caption, heads and rows of the table."""
+_EMPTY: Chart = {"columns": "", "grid": "", "circles": (), "mean": "", "knots": ()}
 
 
 def score_histogram(label: str, histogram: Histogram, name: str) -> Chart:
@@ -105,21 +76,17 @@ def score_histogram(label: str, histogram: Histogram, name: str) -> Chart:
         for share, anchor, end in zip((0, 0.5, 1), ("start", "middle", "end"), _ends_and_middle(histogram), strict=True)
     ]
     ticks.append(Tick(LEFT - 6, TOP + 4, "end", str(most) if most < 10_000 else f"{most / 1000:.0f}k"))
-    return Chart(
-        name,
-        label,
-        f"{total:,} captions, mean about {mean}, most in one bin {most:,}",
-        "score",
-        "captions",
-        ticks,
-        f"Scores of {label}",
-        ("Score", "Captions"),
-        [
+    return {
+        **_EMPTY,
+        **{"id": name, "label": label, "below": "score", "beside": "captions", "ticks": ticks, "columns": columns},
+        "summary": f"{total:,} captions, mean about {mean}, most in one bin {most:,}",
+        "caption": f"Scores of {label}",
+        "heads": ("Score", "Captions"),
+        "rows": [
             (f"{_short(low)} to {_short(high)}", f"{count:,}")
             for low, high, count in zip(histogram.edges, histogram.edges[1:], histogram.counts, strict=False)
         ],
-        columns=columns,
-    )
+    }
 
 
 def _groups(histogram: Histogram, by: By) -> tuple[str, list[str], Sequence[float], Sequence[Sequence[int]]]:
@@ -162,26 +129,23 @@ def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating", f
     ends = zip(_ends_and_middle(histogram), (0, 4, 8), strict=True)
     most = max((count for counts in counts_of for count in counts), default=0) or 1
     largest = max(min(DOWN / len(histogram.counts), ACROSS / len(values)) * 0.62, 5)
-    return Chart(
-        name,
-        label,
-        summary,
-        unit,
-        "score",
-        [*(Tick(LEFT - 6, up(end) + at, "end", _short(end)) for end, at in ends), *_ticks_of_groups(across, names)],
-        caption,
-        (unit.capitalize(), *heads),
-        [(name, *row) for name, row in zip(names, rows, strict=True)],
-        grid="".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in across),
-        circles=[
+    marks = [Tick(LEFT - 6, up(end) + at, "end", _short(end)) for end, at in ends]
+    return {
+        **_EMPTY,
+        **{"id": name, "label": label, "summary": summary, "below": unit, "beside": "score", "caption": caption},
+        "ticks": marks + _ticks_of_groups(across, names),
+        "heads": (unit.capitalize(), *heads),
+        "rows": [(name, *row) for name, row in zip(names, rows, strict=True)],
+        "grid": "".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in across),
+        "circles": [
             (f"{x:.1f}", f"{up(centre):.1f}", f"{max(largest * math.sqrt(count / most), 0.6):.1f}")
             for x, counts in zip(across, counts_of, strict=True)
             for centre, count in zip(histogram.centres, counts, strict=True)
             if count
         ],
-        mean="M" + "L".join(" ".join(knot) for knot in knots) if len(knots) > 1 else "",
-        knots=knots,
-    )
+        "mean": "M" + "L".join(" ".join(knot) for knot in knots) if len(knots) > 1 else "",
+        "knots": knots,
+    }
 
 
 def _ticks_of_groups(across: Sequence[float], names: Sequence[str]) -> list[Tick]:

@@ -242,22 +242,22 @@ def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
         by_rating=CountsByRating(ratings=[1.0, 1.05, 3.0], counts=[[1, 0], [0, 0], [0, 2]]),
     )
     drawn = score_histogram("CIDEr", histogram, "score-1")
-    assert (drawn.id, drawn.columns) == ("score-1", "M62.5 192V12.0H196.5V192zM197.5 192V102.0H331.5V192z")
-    assert [(tick.label, tick.x, tick.y) for tick in drawn.ticks] == [
+    assert (drawn["id"], drawn["columns"]) == ("score-1", "M62.5 192V12.0H196.5V192zM197.5 192V102.0H331.5V192z")
+    assert [(tick.label, tick.x, tick.y) for tick in drawn["ticks"]] == [
         ("0", 62, 207), ("0.5", 197, 207), ("1", 332, 207), ("2", 56, 16),
     ]  # fmt: skip
-    assert drawn.rows == [("0 to 0.5", "2"), ("0.5 to 1", "1")]
+    assert drawn["rows"] == [("0 to 0.5", "2"), ("0.5 to 1", "1")]
     for count, tick in ((12_345, "12k"), (1, "1")):
-        assert score_histogram("CIDEr", Histogram(edges=[0.0, 1.0], counts=[count]), "").ticks[-1].label == tick
+        assert score_histogram("CIDEr", Histogram(edges=[0.0, 1.0], counts=[count]), "")["ticks"][-1].label == tick
     over = bubbles("CIDEr", histogram, "rating")
     # Room for two numbers is not between 1 and 1.05; a rating that nobody gave has no mean.
-    assert [tick.label for tick in over.ticks] == ["0", "0.5", "1", "1", "3"]
-    assert [tick.y for tick in over.ticks] == [192, 106, 20, 207, 207]
-    assert over.knots == [("95.8", "147.0"), ("298.2", "57.0")]
-    assert bubbles("CIDEr", histogram.model_copy(update={"edges": [1.0, 2.0, 3.0]}), "rating").knots == over.knots
-    assert over.mean == "M" + "L".join(" ".join(knot) for knot in over.knots)
-    assert over.rows == [("1", "1", "0.25"), ("1.05", "0", "–"), ("3", "2", "0.75")]
-    assert over.summary.endswith("mean score about 0.25 at the lowest, 0.75 at the highest")
+    assert [tick.label for tick in over["ticks"]] == ["0", "0.5", "1", "1", "3"]
+    assert [tick.y for tick in over["ticks"]] == [192, 106, 20, 207, 207]
+    assert over["knots"] == [("95.8", "147.0"), ("298.2", "57.0")]
+    assert bubbles("CIDEr", histogram.model_copy(update={"edges": [1.0, 2.0, 3.0]}), "rating")["knots"] == over["knots"]
+    assert over["mean"] == "M" + "L".join(" ".join(knot) for knot in over["knots"])
+    assert over["rows"] == [("1", "1", "0.25"), ("1.05", "0", "–"), ("3", "2", "0.75")]
+    assert over["summary"].endswith("mean score about 0.25 at the lowest, 0.75 at the highest")
 
 
 def test_table_of_one_row_is_a_line(board: Board) -> None:
