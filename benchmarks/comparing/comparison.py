@@ -376,10 +376,11 @@ def _too_few_resamples(pairs: Sequence[Pair], images: int, settings: CompareSett
     least = len(pairs) * least_p(settings.resamples, images)
     if least < settings.alpha or any(pair.interval.method == "influence" for pair in pairs):
         return []
-    needed = 4 * resamples_for(settings.alpha / len(pairs), images)
+    needed = resamples_for(settings.alpha / len(pairs), images)
+    remedy = f"try --bootstrap {4 * needed}" if needed else "more images are needed"
     return [
         f"with {settings.resamples:,} resamples and {len(pairs)} pairs no p can fall below {least:.3g} after "
-        f"Holm's correction: nothing can be significant at alpha {settings.alpha:g}; try --bootstrap {needed}"
+        f"Holm's correction: nothing can be significant at alpha {settings.alpha:g}; {remedy}"
     ]
 
 

@@ -113,6 +113,7 @@ def least_p(resamples: int, images: int) -> float:
     return p_of_few(1 / (1 + resamples), images)
 
 
-def resamples_for(p: float, images: int) -> int:
-    """Return how many resamples of so many images can give a p as small as this."""
-    return math.ceil(0.5 / _NORMAL.cdf(-t_quantile(1 - p, images) * math.sqrt(images / (images - 1))))
+def resamples_for(p: float, images: int) -> int | None:
+    """Return how many resamples of so many images can give a p as small as this; None for more than a million."""
+    of_normal = 2 * _NORMAL.cdf(-t_quantile(1 - p, images) * math.sqrt(images / (images - 1)))
+    return math.ceil(1 / of_normal) if of_normal > 1e-6 else None

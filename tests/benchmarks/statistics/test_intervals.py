@@ -122,7 +122,9 @@ def test_ps_of_few_images_are_those_of_students_t():
         assert p_of_few(p, 10**9) == pytest.approx(p, rel=1e-6)
         assert p_of_few(p, 10) == pytest.approx(2 * stats.t.sf(stats.norm.isf(p / 2) * math.sqrt(0.9), 9))
     assert p_of_few(0.05, 10) > 0.09
-    assert least_p(resamples_for(0.01, 10), 10) < 0.01 < least_p(resamples_for(0.01, 10) - 2, 10)
+    needed = resamples_for(0.01, 10)
+    assert needed and least_p(needed, 10) < 0.01 < least_p(needed - 2, 10)
+    assert resamples_for(0.01, 2) is None
 
 
 @pytest.mark.parametrize("images", [2, 3, 4, 5, 10, 11, 300, 20_001])
