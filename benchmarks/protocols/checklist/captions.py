@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -72,26 +71,6 @@ class ReadCaption:
             ended = bool(numbers) and self.tokens[len(numbers) - 1].text in (".", "!", "?")
             numbers.append(before + (ended and token.kind != "mark"))
         return tuple(numbers)
-
-
-class CaptionReader(ABC):
-    """Finds the tokens of captions that rules change."""
-
-    @abstractmethod
-    def said(self) -> str:
-        """Return the name of the reader with versions, for records.
-
-        Raises:
-            DataError: A dependency is missing; the hint names it.
-        """
-
-    @abstractmethod
-    def read(self, texts: Sequence[str]) -> Iterator[ReadCaption]:
-        """Yield the findings of each text."""
-
-    @abstractmethod
-    def sisters(self, noun: str) -> Sequence[Sequence[str]]:
-        """Return nouns of the same kind as a noun, nearest kind first; empty where nothing can replace it."""
 
 
 def sentences(text: str) -> list[str]:

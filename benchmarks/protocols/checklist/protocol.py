@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import ClassVar, Literal
 
@@ -23,7 +23,7 @@ from ...statistics.rated_rows import first_seen
 from ...statistics.significance import Ranking, rank
 from ..checks import run_checks
 from ..choices import compare_credit
-from ..contract import ComparedRows, PairedEstimates, Protocol, ProtocolSettings
+from ..contract import IMAGE_KEYS, ComparedRows, PairedEstimates, Protocol, ProtocolSettings
 from ..document_reader import Document, UnusableDocument, read_each
 from ..job import (
     INTERVALS,
@@ -38,8 +38,8 @@ from ..job import (
     caption_content,
     numbers_of,
 )
-from .captions import CaptionReader, load, sentences, words_of
-from .readers import ListsReader, SpacyReader
+from .captions import load, sentences, words_of
+from .readers import CaptionReader, ListsReader, SpacyReader
 from .rules import CHANGES, RULES, VERSION, ChangeRule, Donor, NothingToChange, RuleInput, SourceCorpus, typical
 
 CLEAN = "clean"
@@ -113,9 +113,7 @@ class Checklist(Protocol[ChecklistSettings]):
     """
 
     Settings = ChecklistSettings
-    reads = (
-        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "metric_list",
-    )  # fmt: skip
+    reads = (*IMAGE_KEYS, "metric_list")
     needs = frozenset({"doc_to_target", "metric_list"})
     counted = "captions that a rule changed"
     steps = (INTERVALS,)
@@ -210,8 +208,8 @@ class Checklist(Protocol[ChecklistSettings]):
             for number, rule in enumerate(CHANGES, 1):
                 n = int(applies[:, number].sum())
                 # Rules that changed no caption are remarked, with the reasons.
-                scores = RuleScores(table[:, 0], table[:, number], applies[:, number], unit)
-                for name, ratio in scores.values(rule) if n else ():
+                values = rule_values(rule, table[:, 0], table[:, number], applies[:, number], unit) if n else {}
+                for name, ratio in values.items():
                     key = f"{rule.name}.{name}"
                     places[key] = len(results)
                     try:
@@ -302,60 +300,37 @@ def _corpus(captions: Sequence[CaptionRow], settings: ChecklistSettings) -> Sour
     return SourceCorpus(words, reader, settings.seed, seen, settings.least_seen, donors, best)
 
 
-@dataclass(frozen=True)
-class RuleScores:
-    """Scores of captions before and after one rule; higher is better.
+def rule_values(
+    rule: ChangeRule, clean: np.ndarray, changed: np.ndarray, applies: np.ndarray, unit: float
+) -> dict[str, Ratio]:
+    """Return the results of a rule by name; see ``Checklist``. The first is the share of expected changes, or ``pays``.
 
-    Attributes:
-        clean: ``[n]`` scores of the unchanged captions.
-        changed: ``[n]`` scores of the changed captions.
+    Args:
+        rule: The rule.
+        clean: ``[n]`` scores of the unchanged captions, higher being better.
+        changed: ``[n]`` those of the changed captions; one without a score counts for no share.
         applies: ``[n]`` whether the rule changed them.
         unit: Standard deviation of the scores of all captions.
     """
-
-    clean: np.ndarray
-    changed: np.ndarray
-    applies: np.ndarray
-    unit: float
-
-    def values(self, rule: ChangeRule) -> Iterator[tuple[str, Ratio]]:
-        """Yield name and value of each result of a rule; see ``Checklist``."""
-        if rule.expected == "game":
-            of_changed, of_clean = (np.where(self._used, scores, 0.0) for scores in (self.changed, self.clean))
-            yield "pays", Ratio(of_changed, of_clean, "the mean of the captions as they were is not above 0")
-        else:
-            shares = self._shares()
-            first = "falls" if rule.expected == "fall" else "equal"
-            for name in sorted(shares, key=lambda name: name != first):
-                yield name, shares[name]
-        yield "change", self._change(absolute=rule.expected == "stay")
-
-    def _shares(self) -> dict[str, Ratio]:
-        """Return the shares of captions whose score falls, stays and rises; one without a score counts for none."""
-        before, after = settle(self.clean), settle(self.changed)
-        every, why = self.applies.astype(float), "no caption was changed"
-        with np.errstate(invalid="ignore"):
-            masks: Mapping[str, np.ndarray] = {
-                "falls": after < before,
-                "equal": after == before,
-                "rises": after > before,
-            }
-        return {
-            name: Ratio((mask & self.applies).astype(float), every, why, is_share=True) for name, mask in masks.items()
-        }
-
-    def _change(self, absolute: bool) -> Ratio:
-        used = self._used
-        difference = np.where(used, self.changed - self.clean, 0.0)
-        if absolute:
-            difference = np.abs(difference)
-        if not self.unit > 0:
-            return Ratio(difference, np.zeros(len(used)), "all captions have the same score before they are changed")
-        return Ratio(difference / self.unit, used.astype(float), "no changed caption has a score")
-
-    @property
-    def _used(self) -> np.ndarray:
-        return self.applies & np.isfinite(self.clean) & np.isfinite(self.changed)
+    used = applies & np.isfinite(clean) & np.isfinite(changed)
+    difference = np.where(used, changed - clean, 0.0)
+    if rule.expected == "stay":
+        difference = np.abs(difference)
+    change = Ratio(difference, np.zeros(len(used)), "all captions have the same score before they are changed")
+    if unit > 0:
+        change = Ratio(difference / unit, used.astype(float), "no changed caption has a score")
+    if rule.expected == "game":
+        of_changed, of_clean = (np.where(used, scores, 0.0) for scores in (changed, clean))
+        pays = Ratio(of_changed, of_clean, "the mean of the captions as they were is not above 0")
+        return {"pays": pays, "change": change}
+    before, after, every = settle(clean), settle(changed), applies.astype(float)
+    with np.errstate(invalid="ignore"):
+        masks = {"falls": after < before, "equal": after == before, "rises": after > before}
+    values = {
+        name: Ratio((mask & applies).astype(float), every, "no caption was changed", is_share=True)
+        for name, mask in masks.items()
+    }
+    return {**({"equal": values["equal"]} if rule.expected == "stay" else {}), **values, "change": change}
 
 
 def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
@@ -379,8 +354,7 @@ def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
         sign = -1.0 if name in rows.lower_is_better else 1.0
         before, after = sign * values[unchanged], sign * values[changed]
         used = np.isfinite(before) & np.isfinite(after)
-        # The first value of a rule is the share of expected changes.
-        _, share = next(RuleScores(before, after, used, 0.0).values(rule))
+        share = next(iter(rule_values(rule, before, after, used, 0.0).values()))
         credit[name] = np.where(used, share.of, np.nan)
     return compare_credit(ComparedRows(np.asarray(rows.images)[changed], credit), draws)
 
@@ -389,19 +363,16 @@ def _names() -> Iterator[tuple[ChangeRule, str]]:
     """Yield each rule with the name of each of its results."""
     nothing = np.zeros(0)
     for rule in CHANGES:
-        for name, _ in RuleScores(nothing, nothing, nothing.astype(bool), 0.0).values(rule):
+        for name in rule_values(rule, nothing, nothing, nothing.astype(bool), 0.0):
             yield rule, name
-
-
-def _is_better(rule: ChangeRule, name: str) -> bool:
-    """Return whether higher is better: True only for the first result of rules that are not games."""
-    return name == ("falls" if rule.expected == "fall" else "equal")
 
 
 def _result(
     scored: ScoredMetric, rule: ChangeRule, name: str, value: float | None = None, n: int = 0, reason: str = ""
 ) -> Result:
-    label, better = (scored.metric.label, f"{rule.label}: {LABELS[name]}"), _is_better(rule, name)
+    label = scored.metric.label, f"{rule.label}: {LABELS[name]}"
+    # Of rules that are not games, the first result alone.
+    better = name == ("falls" if rule.expected == "fall" else "equal")
     return Result(scored.name, name, label, value, n, better, reason=reason, category=rule.name)
 
 

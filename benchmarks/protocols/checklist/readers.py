@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import DataError, MetricError
 from ....metrics.capture import wordnet
 from ....metrics.words.spacy_pipelines import load_pipeline
-from .captions import CaptionReader, Kind, ReadCaption, Token, WordLists
+from .captions import Kind, ReadCaption, Token, WordLists
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc  # pyright: ignore[reportMissingImports] - an extra
@@ -22,7 +22,7 @@ _SIDES = ("left", "right", "top", "bottom")
 _DENIALS = frozenset({"not", "never", "no", "cannot"})
 
 
-class ListsReader(CaptionReader):
+class ListsReader:
     """Knows only the words of the lists, and finds only unambiguous uses.
 
     A noun phrase is an article or number, adjectives and nouns of the lists. Phrases with an unknown word are skipped:
@@ -112,17 +112,14 @@ class ListsReader(CaptionReader):
                 continue
             while end < len(low) and low[end] == "of" and (more := self._noun_phrase(kinds, end + 1)) > end + 1:
                 end = more
-            if self._ends_phrase(low, kinds, end) and 2 * (end - start) <= len(low):
+            is_whole = (
+                end == len(low)
+                or kinds[end] in ("mark", "preposition", "auxiliary")
+                or low[end] in self._words.negated
+                or low[end] in ("and", "while", "as", "who", "that", "which")
+            )
+            if is_whole and 2 * (end - start) <= len(low):
                 yield start, end
-
-    def _ends_phrase(self, low: Sequence[str], kinds: Sequence[Kind], at: int) -> bool:
-        """Return whether the noun before an index ends its phrase."""
-        return (
-            at == len(low)
-            or kinds[at] in ("mark", "preposition", "auxiliary")
-            or low[at] in self._words.negated
-            or low[at] in ("and", "while", "as", "who", "that", "which")
-        )
 
     def _relations(self, low: Sequence[str], kinds: Sequence[Kind]) -> Iterator[int]:
         for at, kind in enumerate(kinds):
@@ -170,7 +167,7 @@ class ListsReader(CaptionReader):
 _FINITE = {"VBZ": "does", "VBP": "do", "VBD": "did"}
 
 
-class SpacyReader(CaptionReader):
+class SpacyReader:
     """Reads by a dependency parse.
 
     Args:
@@ -212,6 +209,10 @@ class SpacyReader(CaptionReader):
         except MetricError as error:
             hint = f"{error.hint} Or set 'protocol: {{reader: lists}}', which needs neither."
             raise DataError(error.message, hint) from error
+
+
+CaptionReader = ListsReader | SpacyReader
+"""Finds the tokens of captions that rules change."""
 
 
 def read_doc(doc: Doc, words: WordLists) -> ReadCaption:

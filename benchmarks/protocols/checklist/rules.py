@@ -13,7 +13,8 @@ from itertools import combinations
 from statistics import median
 from typing import Literal, TypeVar
 
-from .captions import CaptionReader, ReadCaption, Token, WordLists, cased, ended, replaced, sentences, words_of, written
+from .captions import ReadCaption, Token, WordLists, cased, ended, replaced, sentences, words_of, written
+from .readers import CaptionReader
 
 VERSION = 1
 """Raised when a rule changes."""

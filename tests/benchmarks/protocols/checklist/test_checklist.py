@@ -17,7 +17,7 @@ from task_keys import write_task
 
 import capbench
 from capbench.benchmarks import plots
-from capbench.benchmarks.protocols.checklist.protocol import COMPARED, NAMES, RuleScores, compare_rule
+from capbench.benchmarks.protocols.checklist.protocol import COMPARED, NAMES, compare_rule, rule_values
 from capbench.benchmarks.protocols.checklist.rules import RULES
 from capbench.benchmarks.protocols.contract import ComparedRows
 from capbench.benchmarks.records.task_run import TaskRun
@@ -135,21 +135,21 @@ def test_values_of_a_metric_that_looks_at_length_alone(task, monkeypatch: pytest
 
 
 def test_metric_of_which_less_is_better_falls_when_it_rises():
-    scored = RuleScores(-np.array([1.0, 2.0, 3.0]), -np.array([2.0, 2.0, 1.0]), np.ones(3, bool), 2.0)
-    shares = {name: ratio.value() for name, ratio in scored.values(RULE["negation"])}
+    scored = -np.array([1.0, 2.0, 3.0]), -np.array([2.0, 2.0, 1.0]), np.ones(3, bool), 2.0
+    shares = {name: ratio.value() for name, ratio in rule_values(RULE["negation"], *scored).items()}
     assert shares == {"falls": 1 / 3, "equal": 1 / 3, "rises": 1 / 3, "change": pytest.approx(1 / 6)}
     assert list(shares) == ["falls", "equal", "rises", "change"]
-    stays = dict(scored.values(RULE["case"]))
+    stays = rule_values(RULE["case"], *scored)
     assert list(stays) == ["equal", "falls", "rises", "change"]
     assert stays["change"].value() == pytest.approx(0.5)
 
 
 def test_scores_without_spread_have_no_change_and_those_that_differ_by_rounding_alone_are_equal():
-    same = RuleScores(np.ones(2), np.zeros(2), np.ones(2, bool), 0.0)
+    same = rule_values(RULE["negation"], np.ones(2), np.zeros(2), np.ones(2, bool), 0.0)
     with pytest.raises(UndefinedStatistic, match="same score before"):
-        dict(same.values(RULE["negation"]))["change"].value()
-    scored = RuleScores(np.array([0.3, 0.3]), np.array([0.1 + 0.2, 0.3 - 1e-11]), np.ones(2, bool), 1.0)
-    ratios = dict(scored.values(RULE["case"]))
+        same["change"].value()
+    after = np.array([0.1 + 0.2, 0.3 - 1e-11])
+    ratios = rule_values(RULE["case"], np.array([0.3, 0.3]), after, np.ones(2, bool), 1.0)
     assert [ratios[name].value() for name in ("equal", "falls", "rises")] == [0.5, 0.5, 0.0]
 
 
