@@ -19,7 +19,7 @@ from ..statistics.influence import spreads_of_values
 from ..statistics.rated_rows import first_seen
 from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
 from ..statistics.systems.means import FEW_SYSTEMS
-from .choices import Choice, Ties, by_size
+from .choices import Choice, Choices, Ties, by_size
 from .job import Collected, Job, Result, RowScores, ScoredMetrics
 from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
 
@@ -82,10 +82,7 @@ class Battles(Preference):
 
     Settings = BattleSettings
     settings: BattleSettings
-    reads = (
-        *(key for key in Preference.reads if key not in ("doc_to_ranking", "doc_to_pair", "metric_list")),
-        "doc_to_systems", "doc_to_verdict", "metric_list",
-    )  # fmt: skip
+    reads = (*Choices.reads, "doc_to_preferred", "doc_to_systems", "doc_to_verdict")
     needs = frozenset({"doc_to_candidates", "doc_to_preferred", "doc_to_systems", "metric_list"})
     needs_one = ()
     lists = frozenset({"doc_to_target", "doc_to_candidates", "doc_to_systems"})

@@ -28,7 +28,7 @@ from ..statistics.paired import paired_means
 from ..statistics.rated_rows import first_seen
 from ..statistics.significance import Ranking, rank
 from .checks import Tally, no_rows
-from .contract import ComparedRows, PairedEstimates, Protocol, SettingsT
+from .contract import IMAGE_KEYS, ComparedRows, PairedEstimates, Protocol, SettingsT
 from .document_reader import Document, read_each
 from .job import (
     Collected,
@@ -121,10 +121,7 @@ class Choice:
 class Choices(Protocol[SettingsT]):
     """Share of choices in which the metric scores the right candidate highest, by category and overall."""
 
-    reads = (
-        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
-        "doc_to_boxes", "doc_to_candidates", "doc_to_category", "metric_list",
-    )  # fmt: skip
+    reads = (*IMAGE_KEYS, "doc_to_span", "doc_to_boxes", "doc_to_candidates", "doc_to_category", "metric_list")
     needs = frozenset({"doc_to_candidates", "metric_list"})
     lists = frozenset({"doc_to_target", "doc_to_candidates"})
     statistic = "accuracy"

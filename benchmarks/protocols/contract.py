@@ -69,6 +69,10 @@ class EmptyCaptionSettings(ProtocolSettings):
     meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {"empty_caption": MEANINGS}
 
 
+IMAGE_KEYS = ("doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder")
+"""The keys of protocols for images or videos with texts."""
+
+
 @dataclass(frozen=True)
 class ComparedRows:
     """Samples of one run or several, in the same order.

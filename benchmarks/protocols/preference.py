@@ -107,11 +107,7 @@ class Preference(Choices[PreferenceSettings]):
     """
 
     Settings = PreferenceSettings
-    reads = (
-        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
-        "doc_to_boxes", "doc_to_candidates", "doc_to_preferred", "doc_to_ranking", "doc_to_category", "doc_to_pair",
-        "metric_list",
-    )  # fmt: skip
+    reads = (*Choices.reads, "doc_to_preferred", "doc_to_ranking", "doc_to_pair")
     needs_one = ("doc_to_preferred", "doc_to_ranking")
     lm_eval = True
 

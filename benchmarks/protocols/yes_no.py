@@ -19,7 +19,7 @@ from ..statistics.influence import along, gradient
 from ..statistics.rated_rows import first_seen
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import no_rows, run_checks
-from .contract import Protocol, ProtocolSettings, unscored_shard
+from .contract import IMAGE_KEYS, Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_each
 from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
 
@@ -133,10 +133,7 @@ class YesNo(Protocol[ProtocolSettings]):
     ``doc_to_text`` gives the question, ``doc_to_target`` the right answer: yes or no.
     """
 
-    reads = (
-        "doc_to_id", "doc_to_text", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder",
-        "generation_kwargs",
-    )  # fmt: skip
+    reads = ("doc_to_text", *IMAGE_KEYS, "generation_kwargs")
     needs = frozenset({"doc_to_text", "doc_to_target"})
     lists = frozenset[str]()
     about = (

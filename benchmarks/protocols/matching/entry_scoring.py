@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....metrics import Items
+from ....metrics.contract import grouped
 from ....progress import ShardProgress
 from ...inputs.encoding import AnyEncoded, EncodedItems, ScoredItems, encode_items
 from ...inputs.failures import Failure, FailureLog, Stage
@@ -110,7 +111,7 @@ class EntryScorer:
     def _by_vectors(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
         done = 0
         of_images = (list(group) for _, group in groupby(entries, key=lambda entry: entry.image))
-        pieces = (list(chain.from_iterable(images)) for images in _some_groups(of_images, self._job.shard))
+        pieces = (list(chain.from_iterable(images)) for images in grouped(of_images, len, self._job.shard))
         for piece, encoded in self._encoded(pieces, lambda some: _items(some, [entry.texts for entry in some])):
             assert isinstance(encoded, EncodedItems)  # noqa: S101 - the encoder has vectors
             yield from self._of_piece(piece, encoded)
@@ -140,7 +141,7 @@ class EntryScorer:
         scored: list[tuple[ScoredEntry, np.ndarray, str]] = []
         dropped, done = set[str](), 0
         groups = groups_of(entries, self._settings)
-        for some, encoded in self._encoded(_some_groups(groups, self._job.shard), _groups_texts):
+        for some, encoded in self._encoded(grouped(groups, len, self._job.shard), _groups_texts):
             assert isinstance(encoded, ScoredItems)  # noqa: S101 - the encoder scores pairs
             scores, start = encoded.scores, 0
             places = ((group, number) for group in some for number in range(len(group)))
@@ -231,15 +232,3 @@ def _items(entries: Sequence[MatchEntry], texts: Sequence[tuple[str, ...]]) -> I
         weights=np.ones(len(entries)),
         images=[entry.pixels for entry in entries],
     )
-
-
-def _some_groups(groups: Iterable[list[MatchEntry]], size: int) -> Iterator[list[list[MatchEntry]]]:
-    """Yield lists of consecutive groups with at least a number of entries."""
-    some: list[list[MatchEntry]] = []
-    for group in groups:
-        some.append(group)
-        if sum(map(len, some)) >= size:
-            yield some
-            some = []
-    if some:
-        yield some

@@ -214,7 +214,7 @@ def test_ranking_is_all_of_its_pairs(run):
     ("keys", "message"),
     [
         ({"doc_to_preferred": None}, "needs doc_to_preferred or doc_to_ranking$"),
-        ({"doc_to_preferred": None, "metric_list": None}, "needs doc_to_preferred or doc_to_ranking, metric_list$"),
+        ({"doc_to_preferred": None, "metric_list": None}, "needs metric_list, doc_to_preferred or doc_to_ranking$"),
         ({"doc_to_ranking": "preferred"}, r"doc_to_ranking: means the same as doc_to_preferred; give one of them$"),
         ({"protocol": {"grades": [1, 1]}}, "protocol.grades: expected two grades"),
     ],
