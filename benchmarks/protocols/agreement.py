@@ -22,7 +22,7 @@ from ..statistics.paired import SpreadEstimate, paired_bootstrap
 from ..statistics.rated_rows import first_seen, rated_rows
 from ..statistics.significance import Ranking, rank
 from .checks import no_rows
-from .contract import AGGREGATES, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
+from .contract import AGGREGATES, IMAGE_KEYS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import read_each
 from .job import INTERVALS, Collected, Job, Result, ScoredMetrics, Shard, Summary, shown_times
 from .rated_captions import (
@@ -107,9 +107,8 @@ class Agreement(Protocol[AgreementSettings]):
 
     Settings = AgreementSettings
     reads = (
-        "doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder", "doc_to_span",
-        "doc_to_boxes", "doc_to_objects", "doc_to_candidate", "doc_to_human", "doc_to_system",
-        "doc_to_category", "metric_list", "statistics",
+        *IMAGE_KEYS, "doc_to_span", "doc_to_boxes", "doc_to_objects", "doc_to_candidate", "doc_to_human",
+        "doc_to_system", "doc_to_category", "metric_list", "statistics",
     )  # fmt: skip
     needs = frozenset({"doc_to_candidate", "doc_to_human", "metric_list", "statistics"})
     mappings = frozenset({"doc_to_human"})
@@ -334,12 +333,8 @@ class OfCategories(Statistic):
 
     def __init__(self, statistic: Statistic, categories: Sequence[int]) -> None:
         self.statistic, self.categories = statistic, tuple(categories)
-        self.label = statistic.label
-        self.higher_is_better = statistic.higher_is_better
-        self.range = statistic.range
-        self.is_correlation, self.is_share = statistic.is_correlation, statistic.is_share
-        self.caution = statistic.caution
-        self.needs = statistic.needs
+        for name in ("label", "higher_is_better", "range", "is_correlation", "is_share", "caution", "needs"):
+            setattr(self, name, getattr(statistic, name))
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return the mean over the categories.

@@ -22,7 +22,7 @@ from ..statistics.influence import Influence
 from ..statistics.paired import paired_means
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import no_rows, run_checks
-from .contract import AGGREGATES, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
+from .contract import AGGREGATES, IMAGE_KEYS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, read_each
 from .job import (
     INTERVALS,
@@ -63,8 +63,8 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
 
     Settings = GenerateUntilSettings
     reads = (
-        "doc_to_id", "doc_to_text", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder",
-        "doc_to_boxes", "doc_to_objects", "doc_to_category", "generation_kwargs", "metric_list",
+        "doc_to_text", *IMAGE_KEYS, "doc_to_boxes", "doc_to_objects", "doc_to_category", "generation_kwargs",
+        "metric_list",
     )  # fmt: skip
     needs = frozenset({"doc_to_text", "metric_list"})
     category_key = "doc_to_category"
@@ -182,7 +182,7 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapp
     rows, names = [row for row, _ in samples], [category for _, category in samples]
     # A document is an image here, so no item is in two shards.
     items, item_of_sample, _ = gather(rows, job.by_id)
-    columns = caption_columns(rows, [None] * len(rows))
+    columns = {**caption_columns(rows), "ratings": [None] * len(rows)}
     numbers: dict[str, np.ndarray] = {}
     content = [caption_content(row, []) for row in rows]
     if "doc_to_category" in job.task.templates:

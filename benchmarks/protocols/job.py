@@ -185,10 +185,10 @@ def numbers_of(names: Iterable[str]) -> np.ndarray:
     return np.fromiter(map(hash, names), np.int64)
 
 
-def caption_columns(samples: Sequence[CaptionRow], ratings: Sequence[Any]) -> dict[str, Sequence[Any]]:
+def caption_columns(samples: Sequence[CaptionRow]) -> dict[str, Sequence[Any]]:
     """Return the columns of rows that are single captions."""
     names = ("id", "image", "candidate", "references")
-    return {name: list(map(attrgetter(name), samples)) for name in names} | {"ratings": ratings}
+    return {name: list(map(attrgetter(name), samples)) for name in names}
 
 
 def caption_content(sample: CaptionRow, ratings: Sequence[float] | Mapping[str, Sequence[float]]) -> list[Any]:

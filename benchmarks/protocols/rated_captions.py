@@ -218,8 +218,7 @@ def shard_of(
     """
     samples = [caption.sample for caption in rated]
     items, item_of_sample, numbers = gather(samples, by_id)
-    columns = caption_columns(samples, [])
-    del columns["ratings"]
+    columns = caption_columns(samples)
     arrays = {"image": numbers_of(sample.image for sample in samples)}
     for aspect in rated[0].ratings:
         ratings = Ratings.of([caption.ratings[aspect] for caption in rated])
