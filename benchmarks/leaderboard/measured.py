@@ -256,7 +256,7 @@ def _groups(
         return [], "these are not metrics"
     if any(origin != origins[0] for origin in origins):
         return [], "the settings of the metric differ between runs"
-    if records[0].is_of_corpus(metric):
+    if records[0].made_by[metric].get("aggregation") == "corpus":
         return [], "these are corpus-level values, not means over captions"
     scores = _common([value.run for value in values], metric, samples)
     if scores is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -85,27 +84,6 @@ class Histogram(RecordEntry):
         return sum(score * count for score, count in pairs) / total if total else None
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """A second property of captions: ``row[k]`` is that of caption ``sample[k]``, which may occur repeatedly.
-
-    Attributes:
-        sample: ``[m]`` captions, ascending; None where ``row`` has one for each.
-        row: ``[m]`` whole numbers below ``count``.
-        count: How many rows there may be.
-    """
-
-    sample: np.ndarray | None
-    row: np.ndarray
-    count: int
-
-    def table(self, bins: np.ndarray) -> list[list[int]]:
-        """Return ``[count][BINS]`` how many captions are in each row and bin (-1: none)."""
-        bins = bins if self.sample is None else bins[self.sample]
-        cells = self.row[bins >= 0].astype(np.int64) * BINS + bins[bins >= 0]
-        return np.bincount(cells, minlength=self.count * BINS).reshape(self.count, BINS).tolist()
-
-
 def histograms(
     scores: Mapping[str, np.ndarray], words: np.ndarray | None, ratings: Ratings | None = None
 ) -> dict[str, Any]:
@@ -124,19 +102,20 @@ def histograms(
     """
     if words is None:
         return {}
-    rated, levels = _by_rating(ratings) if ratings else (None, [])
-    worded, edges_of_words = _by_words(words)
+    rated, row_of_rating, levels = _by_rating(ratings) if ratings else (words, words, [])
+    row_of_words, edges_of_words = _by_words(words)
     entries: dict[str, Any] = {}
     for metric, values in scores.items():
         if (edges := _edges(values)) is None:
             continue
         bins = edges[1:-1].searchsorted(values, side="right")
         bins[~np.isfinite(values)] = -1
+        by_rating = {"by_rating": {"ratings": levels, "counts": _table(row_of_rating, bins[rated])}} if levels else {}
         entries[metric] = {
             "edges": edges.tolist(),
             "counts": np.bincount(bins[bins >= 0], minlength=BINS).tolist(),
-            **({"by_rating": {"ratings": levels, "counts": rated.table(bins)}} if rated and levels else {}),
-            "by_words": {"edges": edges_of_words, "counts": worded.table(bins)},
+            **by_rating,
+            "by_words": {"edges": edges_of_words, "counts": _table(row_of_words, bins)},
         }
     return entries
 
@@ -156,7 +135,14 @@ def _edges(values: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _by_rating(ratings: Ratings) -> tuple[_Rows, list[float]]:
+def _table(row: np.ndarray, bins: np.ndarray) -> list[list[int]]:
+    """Return ``[rows][BINS]`` how many captions, or their ratings, are in each row and bin (-1: none)."""
+    cells = row[bins >= 0].astype(np.int64) * BINS + bins[bins >= 0]
+    return np.bincount(cells, minlength=(int(row.max()) + 1) * BINS).reshape(-1, BINS).tolist()
+
+
+def _by_rating(ratings: Ratings) -> tuple[np.ndarray, np.ndarray, list[float]]:
+    """Return the sample of each rating and its row, and what the rows are."""
     rated = ~np.isnan(ratings.values)
     sample, values = ratings.samples[rated], ratings.values[rated]
     levels, row = np.unique(values, return_inverse=True)
@@ -164,12 +150,13 @@ def _by_rating(ratings: Ratings) -> tuple[_Rows, list[float]]:
         edges: np.ndarray = np.linspace(float(levels[0]), float(levels[-1]), BINS + 1)
         levels = (edges[:-1] + edges[1:]) / 2
         row = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
-    return _Rows(sample, row, len(levels)), levels.tolist()
+    return sample, row, levels.tolist()
 
 
-def _by_words(words: np.ndarray) -> tuple[_Rows, list[int]]:
+def _by_words(words: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """Return the row of each caption, and the edges of the rows."""
     least, most = int(words.min()), int(words.max())
     width = -(-(most - least + 1) // BINS)
     count = -(-(most - least + 1) // width)
     edges = range(least, least + width * count + 1, width)
-    return _Rows(None, (words - least) // width, count), list(edges)
+    return (words - least) // width, list(edges)

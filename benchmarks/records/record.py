@@ -298,11 +298,9 @@ class Record(RecordEntry):
 
     def letters(self, result: Result) -> str:
         """Return the significance letters of a result, or of the mean of its categories; empty if untested."""
-        if significance := self.significance.get(f"{result.statistic}.{result.category}"):
-            return significance.groups.get(without_folders(result.metric), "")
-        if result.category and len({other.category for other in self.results.values()}) > 1:
-            return ""
-        significance = self.significance.get(result.statistic)
+        significance = self.significance.get(f"{result.statistic}.{result.category}")
+        if not significance and not (result.category and len({r.category for r in self.results.values()}) > 1):
+            significance = self.significance.get(result.statistic)
         return significance.groups.get(without_folders(result.metric), "") if significance else ""
 
     def metric_label(self, metric: str) -> str:
@@ -417,10 +415,6 @@ class Record(RecordEntry):
         """Settings and versions that decide the values of each metric, by its name."""
         return self.parts.metrics
 
-    def is_of_corpus(self, metric: str) -> bool:
-        """Return whether a metric's value is of all captions together, not the mean over captions."""
-        return self.made_by[metric].get("aggregation") == "corpus"
-
     @property
     def timings(self) -> entries.Timings:
         """How long each step, and each metric, took."""
@@ -429,16 +423,9 @@ class Record(RecordEntry):
         return entries.Timings(steps, metrics if isinstance(metrics, dict) else {})
 
 
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(_DEEPEST):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-    return bool(level)
+def _is_deep(value: Any, levels: int = _DEEPEST) -> bool:
+    inner = cast("Any", value).values() if isinstance(value, dict) else value
+    return not levels or any(_is_deep(part, levels - 1) for part in inner if isinstance(part, dict | list))
 
 
 def _fault(words: str) -> DataError:

@@ -167,18 +167,14 @@ def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
     """
     import pyarrow
 
-    short = {
+    shortened: dict[str, Callable[[str | None], str | None]] = {
         name: Shortened(text for table in tables() for text in table[name].to_pylist()) for name in ("id", "image")
     }
+    shortened["failure"] = lambda text: text and without_folders(unquoted_row(text))
     for table in tables():
         kept = table.select([field.name for field in table.schema if _is_score(field)])
-        for name in ("id", "image", "failure"):
-            texts = kept[name].to_pylist()
-            if name == "failure":
-                texts = [text and without_folders(unquoted_row(text)) for text in texts]
-            else:
-                texts = list(map(short[name], texts))
-            column = pyarrow.array(texts, pyarrow.string())
+        for name, short in shortened.items():
+            column = pyarrow.array(map(short, kept[name].to_pylist()), pyarrow.string())
             kept = kept.set_column(kept.column_names.index(name), name, column)
         yield kept
 
