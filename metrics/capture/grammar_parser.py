@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from ...errors import MetricError
 from ...rows import first_fault
 from ..contract import Context
-from .scene_graphs import CaptionParser, Graph, ParsedCaption, in_order, united
+from .scene_graphs import CaptionParser, Graph, ParsedCaption, united
 
 VERSION = 1
 """Raised when a rule changes."""
@@ -223,7 +223,7 @@ class GrammarParser(CaptionParser):
         for caption in captions:
             graphs = self._grammar.read(caption)
             empty = sum(not graph.objects for graph in graphs)
-            parsed[caption] = ParsedCaption((in_order(united(graphs)),), None, empty)
+            parsed[caption] = ParsedCaption((united(*graphs),), None, empty)
         return parsed
 
     def unknown(self, caption: str) -> Sequence[str]:

@@ -19,7 +19,7 @@ from .factual import RELEASED, FactualParser, InputLimit
 from .grammar_parser import SHAPES, GrammarParser
 from .matching import KINDS
 from .nltk_text import NltkText
-from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, complete, facts_in, in_order, read_graph
+from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, complete, facts_in, read_graph, united
 from .spacy_parser import DEFAULT, SpacyParser
 
 RELEASED_ENCODER = "sentence-transformers/all-mpnet-base-v2"
@@ -133,7 +133,9 @@ class RecordedGraphs(CaptionParser):
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption's graph; see ``CaptionParser.parse``."""
         parsed: dict[str, ParsedCaption | str] = {
-            caption: graph if isinstance(graph, str) else ParsedCaption((in_order(graph),), None)
+            caption: graph
+            if isinstance(graph, str)
+            else ParsedCaption((replace(united(graph), written=graph.written),), None)
             for caption in captions
             if (graph := self._rows["caption"].get(caption)) is not None
         }

@@ -221,26 +221,15 @@ def merge(sentences: Iterable[Graph], nouns: Iterable[str], stop_words: frozense
     )
 
 
-def united(graphs: Iterable[Graph]) -> Graph:
-    """Return the union of the graphs of a caption's sentences."""
-    of_all = list(graphs)
-    return Graph(
-        tuple(name for graph in of_all for name in graph.objects),
-        tuple(pair for graph in of_all for pair in graph.attributes),
-        tuple(triple for graph in of_all for triple in graph.relations),
-    )
-
-
-def in_order(graph: Graph) -> Graph:
-    """Return a graph without repetitions, in the order that ``merge`` gives."""
+def united(*graphs: Graph) -> Graph:
+    """Return the graphs of a caption's sentences as one, without repetitions, in the order that ``merge`` gives."""
     first: dict[str, set[str]] = {}
-    for name, attribute in graph.attributes:
+    for name, attribute in (pair for graph in graphs for pair in graph.attributes):
         first.setdefault(name, set()).add(attribute)
-    return replace(
-        graph,
-        objects=tuple(sorted(set(graph.objects))),
-        attributes=tuple((name, attribute) for name, words in first.items() for attribute in sorted(words)),
-        relations=tuple(sorted(set(graph.relations))),
+    return Graph(
+        tuple(sorted({name for graph in graphs for name in graph.objects})),
+        tuple((name, attribute) for name, words in first.items() for attribute in sorted(words)),
+        tuple(sorted({triple for graph in graphs for triple in graph.relations})),
     )
 
 

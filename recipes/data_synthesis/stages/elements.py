@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ....metrics.capture.parsers import choose_parser
-from ....metrics.capture.scene_graphs import CaptionParser, Graph, complete, in_order, united
+from ....metrics.capture.scene_graphs import CaptionParser, Graph, complete, united
 from ....metrics.contract import Cache, Context
 from ...training.schema import Strict
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
@@ -42,7 +42,7 @@ def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> d
         if isinstance(parsed, str):
             by_caption[caption] = parsed
             continue
-        by_caption[caption] = in_order(united(map(complete, parsed.sentences)))
+        by_caption[caption] = united(*map(complete, parsed.sentences))
     return by_caption
 
 

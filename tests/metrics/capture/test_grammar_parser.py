@@ -85,7 +85,7 @@ def test_unknown_word_ends_what_was_begun_and_costs_nothing_else():
 
 @pytest.mark.parametrize("text", ["", " ", "...", "-- ?!", "the the the", "on", "red and red", "İß😀 \x00"])
 def test_text_without_a_noun_is_an_empty_graph(text: str):
-    graph = united(GRAMMAR.read(text))
+    graph = united(*GRAMMAR.read(text))
     assert (graph.objects, graph.attributes, graph.relations) == ((), (), ())
 
 
@@ -94,7 +94,7 @@ def test_any_words_can_be_read():
     words = ["dog", "boxes", "red", "on", "next to", "to", "is", "are", "and", ",", ".", "which", "cat", "a"]
     read = 0
     for _ in range(1000):
-        graph = united(GRAMMAR.read(" ".join(rng.choices(words, k=30))))
+        graph = united(*GRAMMAR.read(" ".join(rng.choices(words, k=30))))
         assert {name for subject, _, other in graph.relations for name in (subject, other)} <= set(graph.objects)
         assert {name for name, _ in graph.attributes} <= set(graph.objects)
         read += len(graph.relations)
