@@ -92,16 +92,6 @@ def hub_commit(name: str, revision: str | None) -> str:
         ) from error
 
 
-def cached_files(name: str) -> frozenset[tuple[str, int, int]]:
-    """Return the files of a model in the hub's cache: path, size and time of change of each."""
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
-    folder = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=name, repo_type="model"), "snapshots")
-    files = ((path, path.stat()) for path in folder.rglob("*") if path.is_file())
-    return frozenset((str(path), status.st_size, status.st_mtime_ns) for path, status in files)
-
-
 def checkpoint_digest(path: Path) -> str:
     """Return the SHA-256 of a checkpoint's bytes; a file that has not changed is read once.
 

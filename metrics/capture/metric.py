@@ -87,7 +87,7 @@ class Capture(Metric):
         substring: Whether a word inside of another is a synonym; released code only, not in the paper.
         soft: How similarities of unmatched elements count: their ``sum``, or their ``mean`` (the
             paper's equation 5); False for none.
-        stop_words: Whether the released 317 stop words are left out, or a JSON list of others.
+        stop_words: Whether the released 317 stop words are left out.
         repeated_attributes: Whether an attribute of two objects counts twice, as released; the paper's
             appendix B has it once.
         wordnet: Folder of WordNet's database files; by default $WNSEARCHDIR, NLTK's data or Debian's. Not
@@ -119,7 +119,7 @@ class Capture(Metric):
         synonyms: bool = True,
         substring: bool = True,
         soft: Literal["sum", "mean", False] = "sum",
-        stop_words: bool | str = True,
+        stop_words: bool = True,
         repeated_attributes: bool = True,
         wordnet: str | None = None,
         device: str | None = None,
@@ -148,7 +148,6 @@ class Capture(Metric):
         """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""
         require_all(
             *([lambda: wordnets.find(self._wordnet_folder)] if self._asks_wordnet() else []),
-            lambda: self._stop_list,
             self._parser.check,
             *([self._encoder.check] if self.soft != "off" else []),
         )
@@ -295,16 +294,7 @@ class Capture(Metric):
 
     @cached_property
     def _stop_list(self) -> frozenset[str]:
-        if self._stop_words is False:
-            return frozenset()
-        file = _STOP_WORDS if self._stop_words is True else Path(self._stop_words).expanduser()
-        try:
-            words = json.loads(file.read_text(encoding="utf-8"))
-            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-                raise ValueError("not a list of texts")
-        except (OSError, ValueError) as error:
-            raise MetricError(f"CAPTURE's stop words: {file}: {error}", "The file is a JSON list of texts.") from error
-        return frozenset(words)
+        return frozenset(json.loads(_STOP_WORDS.read_text(encoding="utf-8")) if self._stop_words else ())
 
 
 def _row(explanation: Explanation) -> list[float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...adapters.checkpoint_identity import cached_files, checkpoint_digest, hub_commit
+from ...adapters.checkpoint_identity import checkpoint_digest, hub_commit
 from ...adapters.checkpoints import first_line
 from ...adapters.devices import TOO_LARGE, BatchSize
 from ...adapters.hf_checkpoint import loading
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     import torch
 
 _KEPT = (".json", ".txt", ".model", ".safetensors", ".bin")
-_REFUSALS: dict[tuple[str, str | None], tuple[str, frozenset[tuple[str, int, int]]]] = {}
-"""Name on the hub to the reason why it could not be fetched, and the hub's cache of it at that time.
-
-Without it, each metric and each part of a model would ask the hub. Once the cache changes, the hub is asked again.
-"""
-
 _COMMITS: dict[tuple[str, str | None], str] = {}
 """Name on the hub to its commit, which is loaded from then on, even if the branch moves."""
 
@@ -129,23 +123,14 @@ class Checkpoint:
         """
         import transformers
 
-        key = (self.name, self.revision)
-        if self.folder is None and key in _REFUSALS:
-            reason, held = _REFUSALS[key]
-            if cached_files(self.name) == held:
-                raise MetricError(f"{self.role} '{self.name}': {reason}", self.remedy)
+        revision = _COMMITS.get((self.name, self.revision), self.revision)
         try:
             with loading(self.path):
                 # Pickled weights are read as tensors alone (weights_only is the library's default).
-                return getattr(transformers, class_name).from_pretrained(
-                    self.path, revision=_COMMITS.get(key, self.revision), **arguments
-                )
+                return getattr(transformers, class_name).from_pretrained(self.path, revision=revision, **arguments)
         except Exception as error:
             # Libraries raise errors of any type: no network, no such model, a damaged file.
-            reason = first_line(error)
-            if self.folder is None:
-                _REFUSALS[key] = reason, cached_files(self.name)
-            raise MetricError(f"{self.role} '{self.name}': {reason}", self.remedy) from error
+            raise MetricError(f"{self.role} '{self.name}': {first_line(error)}", self.remedy) from error
 
     def file(self, name: str) -> Path | None:
         """Return where one of its files is, or None if it has no such file."""

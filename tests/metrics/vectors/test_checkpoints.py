@@ -17,8 +17,7 @@ NAME = "some/bert"
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of the hub, and nothing remembered of it."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    for kept in ("_REFUSALS", "_COMMITS"):
-        monkeypatch.setattr(f"capbench.metrics.vectors.checkpoints.{kept}", {})
+    monkeypatch.setattr("capbench.metrics.vectors.checkpoints._COMMITS", {})
     return tmp_path / "hub"
 
 
@@ -46,19 +45,6 @@ def test_checkpoint_that_arrives_after_it_was_refused_is_loaded(hub_cache: Path,
     arrive(hub_cache, NAME, bert)
     assert encoder().identity() == f"commit {COMMIT}"
     assert type(encoder().load("AutoModel")).__name__ == "BertModel"
-
-
-def test_refusal_is_remembered_while_nothing_arrives(hub_cache, bert, monkeypatch):
-    with pytest.raises(MetricError) as first:
-        encoder().load("AutoConfig")
-    # Had the library been asked again, it would have found the model.
-    monkeypatch.setattr("capbench.metrics.vectors.checkpoints.cached_files", lambda name: frozenset())
-    arrive(hub_cache, NAME, bert)
-    with pytest.raises(MetricError) as second:
-        Checkpoint("another", "model", NAME).load("AutoConfig")
-    assert second.value.message == first.value.message.replace("the encoder", "another")
-    assert "metric's 'model'" in second.value.hint
-    assert encoder().identity() == "not loaded"
 
 
 def test_file_that_arrives_later_than_the_others_ends_the_refusal(hub_cache: Path, bert: Path):
