@@ -99,26 +99,14 @@ class EmScore(Metric):
                 cannot be read.
             AdapterError: The encoder failed as a whole.
         """
-        video, _, failures = self._terms(items, context, with_references=False)
-        return self._scores(items, context, video, failures)
-
-    def _scores(self, items: Items, context: Context, table: np.ndarray, failures: dict[int, str]) -> Scores:
-        parts: dict[str, np.ndarray] = dict(zip(_PARTS, table.T, strict=True))
-        parts["truncated"] = over_context(items.candidates, context).astype(np.float64)
-        return Scores(values=(parts["f1"] + parts["coarse"]) / 2, parts=parts, failures=failures)
-
-    def _terms(
-        self, items: Items, context: Context, *, with_references: bool
-    ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-        """Return ``[n, 4]`` parts of items against videos and, if asked for, references; item index to a failure."""
         encoder = require_encoder(context)
         if not items.images:
             raise MetricError(f"{self.label} needs videos; these captions have none.")
         video_of_item, failures = self._videos(items)
-        if with_references:
-            for item, references in enumerate(items.references):
-                if not references:
-                    failures.setdefault(item, "item has no reference")
+        with_references = "references" in self.needs
+        for item, references in enumerate(items.references if with_references else ()):
+            if not references:
+                failures.setdefault(item, "item has no reference")
         produced_by = {"metric": "EMScore", "idf": self._idf_digest(), "encoder": encoder.fingerprint()}
         if self.idf is not None:
             produced_by["idf_max_words"] = self.idf_max_words
@@ -143,7 +131,12 @@ class EmScore(Metric):
             failures |= self._score_group(items, group, video, references, idf, context)
             done += len(group)
             context.progress(done, len(items))
-        return video.rows(len(items)), references.rows(len(items)), failures
+        table = video.rows(len(items))
+        if with_references:
+            table = (table + references.rows(len(items))) / 2
+        parts: dict[str, np.ndarray] = dict(zip(_PARTS, table.T, strict=True))
+        parts["truncated"] = over_context(items.candidates, context).astype(np.float64)
+        return Scores(values=(parts["f1"] + parts["coarse"]) / 2, parts=parts, failures=failures)
 
     def _videos(self, items: Items) -> tuple[dict[int, tuple[str, str]], dict[int, str]]:
         """Return the digest and span of each item's video, and item index to why it has none."""
@@ -227,11 +220,6 @@ class EmScoreRef(EmScore):
 
     label = "EMScoreRef"
     needs = frozenset({"image", "references", "encoder"})
-
-    def score(self, items: Items, context: Context) -> Scores:
-        """Score each item; see ``EmScore.score``."""
-        video, references, failures = self._terms(items, context, with_references=True)
-        return self._scores(items, context, (video + references) / 2, failures)
 
 
 class PacEmScore(EmScore):

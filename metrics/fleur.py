@@ -11,7 +11,7 @@ import numpy as np
 from ..adapters import Judgement, JudgeRequest, JudgeToken
 from .contract import Context, images_of
 from .items import Items, Scores
-from .judging import PromptedMetric, ask, fill
+from .judging import PromptedMetric, ask_until_read, fill
 
 _DIGITS = tuple("0123456789")
 _MAX_TOKENS = 512
@@ -63,26 +63,21 @@ class Fleur(PromptedMetric):
         prompt = self._prompt()
         values, printed = np.full((2, len(items)), np.nan)
         images, failures = images_of(self, items)
-        requests: list[JudgeRequest] = []
-        for item, image in images.items():
-            texts = {
-                "candidate": " ".join(items.candidates[item].split()),
-                "references": "\n".join(items.references[item]),
-            }
-            text = fill(prompt, **{field: texts[field] for field in self._fields})
-            requests.append(JudgeRequest(text, image, _MAX_TOKENS, _DIGITS))
         remarks: dict[int, str] = {}
-        for item, answer in zip(images, ask(requests, context), strict=True):
-            if isinstance(answer, Judgement) and answer.remark:
-                remarks[item] = answer.remark
-            try:
-                if isinstance(answer, str):
-                    raise ValueError(answer)
-                printed[item] = rating = read_rating(answer.text)
-                values[item] = smoothed(rating, answer)
-            except ValueError as error:
-                failures[item] = str(error)
-        return Scores(values, {"printed": printed}, failures, remarks)
+
+        def request(item: int, attempt: int) -> JudgeRequest:
+            candidate, references = " ".join(items.candidates[item].split()), "\n".join(items.references[item])
+            text = fill(prompt, candidate=candidate, references=references)
+            return JudgeRequest(text, images[item], _MAX_TOKENS, _DIGITS)
+
+        def read(item: int, answer: Judgement) -> bool:
+            remarks.update({item: answer.remark} if answer.remark else {})
+            printed[item] = rating = read_rating(answer.text)
+            values[item] = smoothed(rating, answer)
+            return True
+
+        unread, _ = ask_until_read(images, request, context, 1, read)
+        return Scores(values, {"printed": printed}, failures | unread, remarks)
 
 
 class RefFleur(Fleur):

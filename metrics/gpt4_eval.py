@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..adapters import JudgeRequest
+from ..adapters import Judgement, JudgeRequest
 from ..errors import MetricError
 from .contract import Context
 from .items import Items, Scores
-from .judging import PromptedMetric, ask, fill
+from .judging import PromptedMetric, ask_until_read, fill
 
 
 class Gpt4Eval(PromptedMetric):
@@ -63,29 +63,21 @@ class Gpt4Eval(PromptedMetric):
         """
         prompt = self._prompt()
         groups = _groups(items, self.group)
-        requests = [
-            JudgeRequest(
-                fill(
-                    prompt,
-                    references="\n\n".join(items.references[group[0]]),
-                    candidates="\n".join(
-                        f"Caption {number}: {items.candidates[item]}" for number, item in enumerate(group, 1)
-                    ),
-                ),
-                max_tokens=self.max_tokens,
-            )
-            for group in groups
-        ]
         values = np.array([np.nan if candidate.strip() else 0.0 for candidate in items.candidates])
-        failures: dict[int, str] = {}
-        for group, answer in zip(groups, ask(requests, context), strict=True):
-            try:
-                if isinstance(answer, str):
-                    raise ValueError(answer)
-                values[group] = np.array(read_scores(answer.text, len(group), self.highest)) / self.highest
-            except ValueError as error:
-                failures |= dict.fromkeys(group, str(error))
-        return Scores(values, failures=failures)
+
+        def request(number: int, attempt: int) -> JudgeRequest:
+            listed = (f"Caption {place}: {items.candidates[item]}" for place, item in enumerate(groups[number], 1))
+            references = "\n\n".join(items.references[groups[number][0]])
+            text = fill(prompt, references=references, candidates="\n".join(listed))
+            return JudgeRequest(text, max_tokens=self.max_tokens)
+
+        def read(number: int, answer: Judgement) -> bool:
+            scores = read_scores(answer.text, len(groups[number]), self.highest)
+            values[groups[number]] = np.array(scores) / self.highest
+            return True
+
+        unread, _ = ask_until_read(range(len(groups)), request, context, 1, read)
+        return Scores(values, failures={item: why for number, why in unread.items() for item in groups[number]})
 
     def _prompt(self) -> str:
         if self._path is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,6 @@ from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint, batches_that_fit
 from ..vectors.features import Features, image_features, over_context, text_features
 from .weights import FILE, PolosWeights, file_identity, load, require_file
-
-if TYPE_CHECKING:
-    pass
-
 
 _EPSILON = 1e-12
 _TOKENS_A_BATCH = 4096
