@@ -72,9 +72,7 @@ def _compared_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 def _pair_rows(comparison: Comparison) -> list[dict[str, str]]:
     decimals, is_numbered = comparison.decimals, _is_numbered(comparison)
-    labels = {
-        entry.name: str(number) if is_numbered else entry.label for number, entry in enumerate(comparison.compared, 1)
-    }
+    labels = {entry.name: str(at) if is_numbered else entry.label for at, entry in enumerate(comparison.compared, 1)}
 
     def is_least(pair: Pair) -> bool:
         resamples = pair.interval.resamples

@@ -332,11 +332,10 @@ def import_captions(files: Sequence[Path], fmt: str = "auto", key: str = "") -> 
         for row in FORMATS[name].read(path):
             if isinstance(row, BadRow):
                 imported.bad_rows.append(row)
-                continue
-            logged.append(row)
-            if row.remark:
-                imported.remarks.append(BadRow(row.place, row.remark))
+            else:
+                logged.append(row)
         results.append(FORMATS[name].results(path))
+    imported.remarks = [BadRow(row.place, row.remark) for row in logged if row.remark]
     if not logged:
         faults = "".join(f"\n{bad.place}: {bad.reason}" for bad in imported.bad_rows[:5])
         raise DataError(f"no caption could be read from {', '.join(map(str, files))}{faults}")

@@ -34,10 +34,7 @@ def read_leaderboard(named: str, folder: Path) -> tuple[_Json, str]:
     if (path / JSON_FILE).is_file():
         path = path / JSON_FILE
     if path.is_file():
-        try:
-            return _parsed(unlinked(path).read_bytes(), str(path)), ""
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+        return _parsed(unlinked(path).read_bytes(), str(path)), ""
     return _of_revision(named, folder)
 
 

@@ -140,13 +140,10 @@ def _sentence(comparison: Comparison) -> str:
     by = " of ".join(filter(None, [comparison.statistic_label, comparison.metric_label]))
     difference = number(pair.value * scale, decimals)
     interval = ends(pair.interval, scale, decimals)
-    if pair.p_holm is None:
-        certainty = "the difference cannot be tested"
-    elif pair.p_holm < alpha:
+    certainty = "the difference cannot be tested"
+    if pair.p_holm is not None:
         p = "p < 0.0001" if pair.p_holm < 0.0001 else f"p = {pair.p_holm:.4f}"
-        certainty = f"significant at the {alpha:g} level ({p})"
-    else:
-        certainty = f"not significant at the {alpha:g} level (p = {pair.p_holm:.4f})"
+        certainty = f"{'' if pair.p_holm < alpha else 'not '}significant at the {alpha:g} level ({p})"
     return (
         f"{labels[pair.first]} is ahead of {labels[pair.second]} by {difference} in {by}, "
         f"{100 * (1 - alpha):g}% interval {interval}: {certainty}."
@@ -246,11 +243,9 @@ def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarr
     )
     there = np.isfinite(values).all(axis=1)
     rows, values = rows[there], values[there]
-    better = []
-    for side, column in zip((first, second), values.T, strict=True):
-        upwards = side.run.record.higher_is_better(side.metric)
-        better.append((relative_ranks(column) if _of_ranks(first, second) else column) * (1 if upwards else -1))
-    difference = better[0] - better[1]
+    columns = [relative_ranks(column) if _of_ranks(first, second) else column for column in values.T]
+    signs = [1 if side.run.record.higher_is_better(side.metric) else -1 for side in (first, second)]
+    difference = signs[0] * columns[0] - signs[1] * columns[1]
     keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
     order = np.argsort(keys[by], kind="stable")
     return rows[order], difference[order]
