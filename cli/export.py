@@ -12,6 +12,12 @@ from .options import PERMISSIONS, TASK, add_options, locations_of, names, refuse
 WANTED = ("pairs", "prompts")
 """Formats of what is to be scored, or answered, elsewhere."""
 FORMATS = ("csv", "latex", "parquet", "lm-eval", *WANTED)
+_OF_TASKS = {
+    **dict.fromkeys(("tasks", "metrics", "include_path", "data", "allow_outside"), ("lm-eval", *WANTED)),
+    **dict.fromkeys(("model", "model_args", "images"), WANTED),
+    **{"answers": ("prompts",), "text_only": ("lm-eval",)},
+}
+"""Option to the formats of tasks that it goes with."""
 _EPILOG = """\
 formats:
   csv, parquet   one flat table, a row a result: task, version, model, metric, statistic, category, value, low,
@@ -129,27 +135,21 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
             f"bench export: the first argument is a format, not '{first}'.{did_you_mean(first, FORMATS)}",
             f"Formats: {', '.join(FORMATS)}. Without one, --push_to_hub OWNER/NAME is needed.",
         )
-    of_models = any((options.model, options.model_args, options.images))
-    of_tasks = any((options.metrics, options.text_only, options.include_path, options.data, options.allow_outside))
-    is_stray = options.tasks and (fmt not in ("lm-eval", *WANTED) or places or options.push_to_hub)
-    forms = "bench export lm-eval --tasks NAME ... -o DIR; or pairs or prompts, -o FILE"
+    of_tasks = (
+        (
+            getattr(options, option) and not (options.tasks and fmt in formats),
+            f"--{option} goes with {', '.join(formats)}",
+            "bench export FORMAT --tasks NAME ... -o PATH",
+        )
+        for option, formats in _OF_TASKS.items()
+    )
     refuse(
         (fmt and not options.output, f"bench export {fmt}: -o PATH is missing"),
-        (
-            fmt in WANTED and not options.tasks,
-            "bench export: no task was named",
-            f"bench export {fmt} --tasks NAME -o FILE",
-        ),
-        (fmt not in WANTED and of_models, "--model, --model_args and --images go with pairs and prompts"),
-        (fmt != "prompts" and options.answers, "--answers goes with prompts"),
+        *of_tasks,
+        (fmt in WANTED and not options.tasks, f"{fmt}: no task was named", f"bench export {fmt} --tasks NAME -o FILE"),
         (not options.tasks and not places, "bench export: no run was named", "RUN is a folder of runs, such as runs."),
-        (
-            not options.tasks and of_tasks,
-            "--metrics, --text_only, --include_path, --data and --allow_outside go with --tasks",
-        ),
+        (options.tasks and (places or options.push_to_hub), "--tasks goes with no RUN and no --push_to_hub"),
         (options.samples and not options.push_to_hub, "--samples goes with --push_to_hub; lm-eval always has samples"),
-        (is_stray, f"--tasks goes with: {forms}"),
-        (options.text_only and fmt != "lm-eval", "--text_only goes with lm-eval"),
     )
     return fmt, places
 

@@ -48,13 +48,7 @@ not_negative = whole_number(0, "a whole number, 0 or above")
 
 def share(text: str) -> float:
     """Read a number between 0 and 1, without these."""
-    from ..rows import parse_number
-
-    try:
-        number = parse_number(text)
-    except (ValueError, OverflowError):
-        number = 0.0
-    if not 0 < number < 1:
+    if not 0 < (number := float(text)) < 1:
         raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, found '{text}'")
     return number
 

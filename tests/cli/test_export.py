@@ -111,9 +111,9 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
         (("export", "csv", "-o", "t.csv"), 2, "no run was named"),
         (("export", "csv", "nowhere", "-o", "t.csv"), 1, "nowhere: there is no such folder"),
         (("export", "csv", ".", "-o", "t.csv"), 1, "contains no runs (no run.json in it or below it)"),
-        (("export", "csv", "runs", "--tasks", "x", "-o", "t"), 2, "--tasks goes with: bench export lm-eval"),
+        (("export", "csv", "runs", "--tasks", "x", "-o", "t"), 2, "--tasks goes with lm-eval, pairs, prompts"),
         (("export", "csv", "runs", "--samples", "-o", "t"), 2, "--samples goes with --push_to_hub"),
-        (("export", "csv", "runs", "-o", "t", "--metrics", "cider"), 2, "go with --tasks"),
+        (("export", "csv", "runs", "-o", "t", "--metrics", "cider"), 2, "--metrics goes with lm-eval"),
         (("export", "runs"), 2, "Without one, --push_to_hub OWNER/NAME is needed"),
     ],
 )

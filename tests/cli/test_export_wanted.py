@@ -172,7 +172,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
         (("pairs", "runs", "-o", "x", "--tasks", "small"), "--tasks goes with"),
         (("pairs", "-o", "x", "--tasks", "small", "--answers", "y"), "--answers goes with prompts"),
         (("pairs", "-o", "x", "--tasks", "small", "--text_only"), "--text_only goes with lm-eval"),
-        (("csv", "runs", "-o", "x", "--model", "m"), "--model, --model_args and --images go with pairs and prompts"),
+        (("csv", "runs", "-o", "x", "--model", "m"), "--model goes with pairs, prompts"),
         (("pairs", "-o", "none/x", "--tasks", "iiw_400", "--model", "iiw-p5b"), "none/x: cannot be written"),
     ],
 )
