@@ -38,7 +38,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
         dtype: ``fp32``, ``fp16`` or ``bf16``.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         batch_size: Images to start with; halved when the device runs out of memory.
-        transform: ``exact``, or ``fast``: in torch, nearly the same.
+        transform: ``exact``; or for CLIP ``fast``: in torch, nearly the same.
         workers: Threads or processes that read images; one a core by default.
         reading: ``threads`` or ``processes``; see ``TorchEncoder``.
         preprocess: ``official`` (the transform and the tokenizer that CLIP was trained with; the default for
@@ -124,43 +124,26 @@ class HfClipEncoder(HfModel, TorchEncoder):
         if self.preprocess == "official":
             from .open_clip_transform import open_clip_transform
 
-            spec = self._spec("shortest")
+            spec = self._spec()
             fields = {"size": spec.size, "mean": spec.mean, "std": spec.std, "interpolation": spec.interpolation}
             return open_clip_transform({**fields, "resize_mode": spec.resize}, self.transform, self._device)
         if self.transform == "fast":
-            from ..images.fast_transform import FastTransform
-
-            return FastTransform(self._squashing(), self._device)
+            raise AdapterError(
+                "transform=fast stands for CLIP's own transform, not those of transformers.",
+                "Set transform=exact, or load the model by the adapter open_clip.",
+            )
         has_shorter = "shortest_edge" in (self._processor.size or {})
-        resized = self._spec("shortest").resized if has_shorter else None
+        resized = self._spec().resized if has_shorter else None
         return ExactTransform.of_processor(self._processor, self._device, resized)
 
-    def _squashing(self) -> PixelSpec:
-        """Return the specification of a processor that resizes both sides to one size.
-
-        Raises:
-            AdapterError: It does something else.
-        """
-        processor, size = self._processor, dict(self._processor.size or {})
-        plain = processor.do_resize and processor.do_rescale and processor.do_normalize
-        if (
-            not (plain and abs(processor.rescale_factor * 255 - 1) < 1e-9)
-            or getattr(processor, "do_center_crop", False)
-            or not (0 < size.get("height", 0) == size.get("width", 0))
-        ):
-            raise AdapterError(
-                f"transform=fast cannot do what {type(processor).__name__} does.", "Set transform=exact."
-            )
-        return self._spec("squash")
-
-    def _spec(self, resize: Literal["shortest", "squash"]) -> PixelSpec:
+    def _spec(self) -> PixelSpec:
         from PIL.Image import Resampling
 
         processor, size = self._processor, dict(self._processor.size or {})
         bilinear = processor.resample == Resampling.BILINEAR
         return PixelSpec(
             size.get("shortest_edge") or size["height"],
-            resize,
+            "shortest",
             "bilinear" if bilinear else "bicubic",
             tuple(processor.image_mean),
             tuple(processor.image_std),

@@ -140,23 +140,15 @@ class FastTransform(ImageTransform):
             for number, image in zip(piece, decoded, strict=True):
                 if image is not None:
                     groups.setdefault(tuple(image.shape), {})[number] = image
-                elif isinstance(read := self._read_again(batch[number]), str):
-                    failures[number] = read
-                else:
-                    pixels[number] = read.to(self._device)
+                    continue
+                try:
+                    handle: Any = batch[number].handle
+                    pixels[number] = self._read_by_pillow(handle, read_bytes(handle)).pixels.to(self._device)
+                except UnreadableImage as error:
+                    failures[number] = str(error)
             for group in groups.values():
                 pixels |= zip(group, self._fitted(torch.stack(list(group.values()))), strict=True)
         return pixels, failures
-
-    def _read_again(self, prepared: Prepared) -> torch.Tensor | str:
-        """Return an image's pixels by way of Pillow, or the reason why it has none."""
-        handle = prepared.handle
-        if handle is None:
-            raise TypeError("a frame of a video is never encoded")
-        try:
-            return self._read_by_pillow(handle, read_bytes(handle)).pixels
-        except UnreadableImage as error:
-            return str(error)
 
     def _fitted(self, images: torch.Tensor) -> torch.Tensor:
         """Return images ``[b, 3, size, size]`` of images ``[b, 3, h, w]``; uint8."""

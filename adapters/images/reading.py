@@ -138,16 +138,6 @@ def image_size(handle: ImageHandle) -> tuple[int, int]:
     return 0, 0
 
 
-def orientation_remarks(encoded: bytes) -> tuple[str, ...]:
-    """Return a remark where the EXIF data of an encoded image says how to turn it; nothing is decoded."""
-    from PIL import Image
-
-    with contextlib.suppress(Exception):
-        # What cannot be opened here is found out when it is decoded.
-        return _orientation_remarks(Image.open(io.BytesIO(encoded), formats=_formats()))
-    return ()
-
-
 def check_size(handle: ImageHandle, width: int, height: int) -> None:
     """Raise where an image has too many pixels to be decoded.
 
@@ -195,14 +185,18 @@ def _remarks(image: Image.Image, cut: bool) -> tuple[str, ...]:
     remarks = [_CUT] if cut else []
     if (frames := getattr(image, "n_frames", 1)) > 1:
         remarks.append(f"first of {frames} frames")
-    return (*remarks, *_orientation_remarks(image))
+    return (*remarks, *orientation_remarks(image))
 
 
-def _orientation_remarks(image: Image.Image) -> tuple[str, ...]:
+def orientation_remarks(image: Image.Image | bytes) -> tuple[str, ...]:
+    """Return a remark where the EXIF data of an image, encoded or not, says how to turn it; nothing is decoded."""
+    from PIL import Image
+
     orientation = 1
     with contextlib.suppress(Exception):
-        # Damaged EXIF data harms no pixel.
-        orientation = image.getexif().get(_ORIENTATION, 1)
+        # Damaged EXIF data harms no pixel; what cannot be opened is found out when it is decoded.
+        opened = Image.open(io.BytesIO(image), formats=_formats()) if isinstance(image, bytes) else image
+        orientation = opened.getexif().get(_ORIENTATION, 1)
     return (f"EXIF orientation {orientation} not applied",) if orientation in range(2, 9) else ()
 
 
