@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -471,8 +471,12 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
         raise AdapterError(
             f"lora_alpha={lora_alpha}: checkpoint {source.checkpoint} holds no LoRA weights.", "Leave it out."
         )
+    disabled = logging.root.manager.disable
     try:
-        with source.loading(), _weights_follow() if state is not None else nullcontext():
+        if state is not None:
+            # open_clip warns of random weights, in whose place those of the checkpoint are put.
+            logging.disable(logging.WARNING)
+        with source.loading():
             model = open_clip.create_model(
                 source.model_name,
                 source.load if state is None else None,
@@ -490,6 +494,8 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
         # without a word where position embeddings have another width.
         why = mismatch(str(error)) or "its position embeddings have another width"
         raise _does_not_fit(source, why) from error
+    finally:
+        logging.disable(disabled)
     # open_clip stretches position embeddings, so that another architecture seems to fit.
     expected = {name: tuple(value.shape) for name, value in model.named_parameters() if name in _POSITIONS}
     stored = {
@@ -498,21 +504,6 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
     if differences := differing(stored, expected):
         raise _does_not_fit(source, first_of(differences))
     return model.eval().requires_grad_(False)
-
-
-@contextmanager
-def _weights_follow() -> Iterator[None]:
-    """Keep open_clip from warning of random weights where those of the checkpoint are put in afterwards."""
-    root = logging.getLogger()
-
-    def other(record: logging.LogRecord) -> bool:
-        return "initialized randomly" not in record.getMessage()
-
-    root.addFilter(other)
-    try:
-        yield
-    finally:
-        root.removeFilter(other)
 
 
 def _does_not_fit(source: OpenClipSource, why: str) -> AdapterError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Precision = Literal["fp32", "fp16", "bf16"]
 Reading = Literal["threads", "processes"]
+Inputs: TypeAlias = "dict[str, torch.Tensor]"
+"""A model's inputs by name."""
+_Kind = Literal["image", "text"]
+_Forward: TypeAlias = "Callable[[Inputs], torch.Tensor]"
 _BATCH_ON_GPU, _BATCH_ON_CPU = 256, 32
 _FEWEST_ON_CPU = 4
 """Rows of a batch: products of fewer are computed in another way, to other last bits."""
@@ -103,9 +107,7 @@ class TorchBatches(Encoder):
             while numbers := list(itertools.islice(alike, size)):
                 yield numbers
 
-    def _filled(
-        self, kind: Literal["image", "text"], positions: Sequence[int], inputs: dict[str, torch.Tensor]
-    ) -> tuple[Sequence[int], dict[str, torch.Tensor]]:
+    def _filled(self, kind: _Kind, positions: Sequence[int], inputs: Inputs) -> tuple[Sequence[int], Inputs]:
         """Return inputs padded on a CPU to the smallest batch that rounds like large ones, by copies of the first."""
         fills = self._device.type == "cpu" and self._batch[kind].now >= _FEWEST_ON_CPU
         if not fills or not 0 < len(positions) < _FEWEST_ON_CPU:
@@ -114,12 +116,7 @@ class TorchBatches(Encoder):
         return [positions[at] for at in filled], {name: value[filled] for name, value in inputs.items()}
 
     def _run(
-        self,
-        kind: Literal["image", "text"],
-        positions: Sequence[int],
-        inputs: dict[str, torch.Tensor],
-        forward: Callable[[dict[str, torch.Tensor]], torch.Tensor],
-        failures: dict[int, str],
+        self, kind: _Kind, positions: Sequence[int], inputs: Inputs, forward: _Forward, failures: dict[int, str]
     ) -> list[Pending]:
         """Run the model over inputs in pieces that fit; positions that do not fit alone become failures.
 
@@ -193,19 +190,19 @@ class TorchEncoder(TorchBatches):
         return is_wanted and HAS_PROCESSES and isinstance(self._transform, ExactTransform)
 
     @abstractmethod
-    def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> dict[str, torch.Tensor]:
+    def _text_inputs(self, texts: Sequence[str], ids: Sequence[list[int]]) -> Inputs:
         """Return the model's inputs for a batch of texts, of whose ids none is cut off yet."""
 
     @abstractmethod
-    def _image_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _image_vectors(self, inputs: Inputs) -> torch.Tensor:
         """Return features ``[b, d]`` of images."""
 
     @abstractmethod
-    def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _text_vectors(self, inputs: Inputs) -> torch.Tensor:
         """Return features ``[b, d]`` of texts."""
 
     @abstractmethod
-    def _token_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _token_vectors(self, inputs: Inputs) -> torch.Tensor:
         """Return projected states ``[b, n, d]`` of the tokens of texts; the first ``n`` positions.
 
         Raises:
@@ -310,7 +307,7 @@ class TorchEncoder(TorchBatches):
         return np.concatenate(features)
 
     def _run_texts(
-        self, texts: Sequence[str], forward: Callable[[dict[str, torch.Tensor]], torch.Tensor]
+        self, texts: Sequence[str], forward: _Forward
     ) -> Iterator[tuple[list[Pending], dict[int, str], dict[int, int]]]:
         """Yield a batch's results, its failures and the length of each text in tokens, by position."""
         for start, ids in self._tokenized_ahead(texts):

@@ -186,9 +186,7 @@ def plan_tasks(
     return plan
 
 
-def plan_task(
-    entry: IndexEntry, models: NamedModels, metric_names: Sequence[str], locations: DataLocations
-) -> PlannedRun:
+def plan_task(entry: IndexEntry, models: NamedModels, names: Sequence[str], locations: DataLocations) -> PlannedRun:
     """Plan one task; see :func:`resolve_call`."""
     task, parsed, protocol = load_bound(entry.path)
     for role, is_needed in (("encoder", protocol.needs_encoder), ("captioner", protocol.needs_captioner)):
@@ -197,9 +195,9 @@ def plan_task(
                 f"task '{task.task}' needs a model that {_DOES[role]}, but none was named.",
                 "Name one with --model; 'bench ls models' lists the models; --model captions:FILE reads your captions.",
             )
-    if metric_names and not protocol.takes_metrics:
+    if names and not protocol.takes_metrics:
         raise UsageError(
-            f"--metrics {','.join(metric_names)}: protocol '{task.output_type}' tests the model itself; "
+            f"--metrics {','.join(names)}: protocol '{task.output_type}' tests the model itself; "
             f"task '{task.task}' takes no metrics.",
             "Leave --metrics out. docs/rated_sets.md has a task in which metrics, or recorded scores, "
             "distinguish true captions from false ones.",
@@ -208,7 +206,7 @@ def plan_task(
     data = locations.find(task, entry.path, source)
     boundary = locations.boundary(task, entry.path, source)
     require_inside(task, parsed, boundary, locations.allowed)
-    metrics, left_out = plan_metrics(task, parsed, models, metric_names, data)
+    metrics, left_out = plan_metrics(task, parsed, models, names, data)
     chosen = _statistics(task, parsed)
     try:
         _find_published(task, protocol, metrics, chosen)

@@ -384,10 +384,8 @@ def options_of_own_cluster() -> dict[str, Any]:
     Ray starts workers at niceness 15, so that the processes that manage a node stay responsive; next to other load they
     get almost no CPU time. Here they have the priority of the run, unless ``RAY_worker_niceness`` is set.
     """
-    options: dict[str, Any] = {"include_dashboard": False}
-    if "RAY_worker_niceness" not in os.environ:
-        options["_system_config"] = {"worker_niceness": 0}
-    return options
+    own = {} if "RAY_worker_niceness" in os.environ else {"_system_config": {"worker_niceness": 0}}
+    return {"include_dashboard": False, **own}
 
 
 def _check(address: str) -> None:
