@@ -17,6 +17,7 @@ from . import Draws
 from .bootstrap import finite_value
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, require_finite
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
+from .intervals import share_within
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,6 @@ def p_of_mean_differences(values: np.ndarray) -> np.ndarray:
     Raises:
         UndefinedStatistic: A score is not finite.
     """
-    from scipy.special import stdtr
-
     require_finite(values.ravel(), "scores")
     rows, n = values.shape
     largest = float(np.abs(values).max(initial=0.0))
@@ -147,4 +146,4 @@ def p_of_mean_differences(values: np.ndarray) -> np.ndarray:
     scatter = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products - apart**2 / n, 0.0))
     # Without scatter every difference is certain.
     t = np.divide(apart * math.sqrt((n - 1) / n), scatter, out=np.where(apart > 0, np.inf, 0.0), where=scatter > 0)
-    return 2 * stdtr(n - 1, -t)
+    return np.array([1 - share_within(of_pair, n) for of_pair in t.ravel().tolist()]).reshape(rows, rows)

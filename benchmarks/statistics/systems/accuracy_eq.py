@@ -87,7 +87,7 @@ class AccuracyEq(Statistic):
             chosen = [_first_of_best(gained)]
             right += gained[chosen[0]]
         else:
-            chosen = []
+            chosen: list[int] = []
             for fold in np.unique(pairs.fold[of_pair > 0]):
                 is_own = pairs.fold == fold
                 if not of_pair[~is_own].any():
