@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ..chat.messages import conversation, image_of
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding import decoder_of
-from ..decoding.contract import CaptionSample, Decoder, Inputs, Written
+from ..decoding.contract import CaptionSample, Decoder, Written
 from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_known, torch_dtype
 from ..hf_checkpoint import versions
 from ..images.handles import ImageHandle
@@ -118,7 +119,7 @@ class SampleBatch:
 
     positions: list[int]
     samples: list[CaptionSample]
-    inputs: Inputs | None = None
+    inputs: Mapping[str, torch.Tensor] | None = None
     failures: dict[int, str] = field(default_factory=dict)
 
     def part(self, numbers: Sequence[int]) -> SampleBatch:
@@ -171,6 +172,8 @@ def _batch(collate: Collate | None, read: Mapping[int, CaptionSample | str]) -> 
 _ROWS_ON_GPU, _ROWS_ON_CPU = 64, 8
 _VERSION = 1
 """Version of the processing of logits; raised with each change that changes captions."""
+_POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
+"""Decoders' names for their table of positions."""
 
 
 class HfCaptioner(Captioner):
@@ -191,6 +194,7 @@ class HfCaptioner(Captioner):
         system: Text of the chat template's system role.
         min_pixels: Images with fewer are enlarged, by models that take any size (Qwen-VL).
         max_pixels: Images with more are made smaller, by the same.
+        quantization: ``4bit`` or ``8bit`` (needs bitsandbytes).
         peft: Folder of an adapter such as LoRA (needs peft).
         trust_remote_code: Whether code that comes with the model may run.
         name: How results call the model.
@@ -212,6 +216,7 @@ class HfCaptioner(Captioner):
         system: str | None = None,
         min_pixels: int | None = None,
         max_pixels: int | None = None,
+        quantization: str | None = None,
         peft: str | None = None,
         trust_remote_code: bool = False,
         name: str | None = None,
@@ -222,7 +227,7 @@ class HfCaptioner(Captioner):
         self._source = find_captioner(str(pretrained), revision, trust_remote_code)
         self._device = find_device(device)
         self._device_map = device_map
-        self._tuned = {"peft": peft_checkpoint(peft)} if peft else {}
+        self._settings = {"quantization": quantization, "peft": peft_checkpoint(peft) if peft else None}
         self.processor = load_processor(self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels)
         self._prompts = PromptFormat(self.processor, prompt_format, system)
         options = {"prompt_format": prompt_format, "system": system}
@@ -233,6 +238,7 @@ class HfCaptioner(Captioner):
             _dtype(dtype, self._device, self._source.config),
             self._device,
             device_map=device_map,
+            quantization=quantization,
             peft=peft,
             trust_remote_code=trust_remote_code,
         )
@@ -274,6 +280,44 @@ class HfCaptioner(Captioner):
             return None
         return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
 
+    @cached_property
+    def _reach(self) -> int | None:
+        """The positions of which a decoder without an encoder learned each; None where it can go on beyond them."""
+        import torch
+
+        config = self.model.config
+        count = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+        if config.is_encoder_decoder or count is None:
+            return None
+        learned = (
+            module.num_embeddings
+            for name, module in self.model.named_modules()
+            if isinstance(module, torch.nn.Embedding) and _POSITIONS.search(name)
+        )
+        # OPT's table has two more; those of image towers have others.
+        return count if any(count <= size <= count + 2 for size in learned) else None
+
+    def room(self, inputs: Mapping[str, torch.Tensor], tokens: int) -> int:
+        """Return how many of ``tokens`` tokens captions can have after their instructions.
+
+        Raises:
+            ValueError: The instructions leave no room; or each leaves another, so that they are to be written apart.
+        """
+        if self._reach is None:
+            return tokens
+        asked = inputs.get("attention_mask")
+        # Without an instruction the model begins with its image and a token.
+        own = getattr(self.model.config, "num_query_tokens", 0) + 1
+        lengths = {own} if asked is None else {int(length) for length in asked.sum(dim=1)}
+        room = min(self._reach - length for length in lengths)
+        if room >= tokens:
+            return tokens
+        if len(lengths) > 1:
+            raise ValueError("instructions of several lengths leave room for captions of several lengths")
+        if room < 1:
+            raise ValueError(f"the instruction has {max(lengths)} tokens, and the model {self._reach} positions")
+        return room
+
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that is done with them, but for the settings that a request states."""
         import PIL
@@ -286,7 +330,7 @@ class HfCaptioner(Captioner):
             "checkpoint": self._source.checkpoint(),
             "model": type(self.model).__name__,
             "dtype": str(self.model.dtype),
-            **self._tuned,
+            **{key: value for key, value in self._settings.items() if value is not None},
             **self._prompts.fingerprint(),
             "image_processor": hashlib.sha256(images.encode()).hexdigest(),
             **versions(),
@@ -298,13 +342,14 @@ class HfCaptioner(Captioner):
         """Return the trainable model in single precision; see ``Model.to_trainable``.
 
         Raises:
-            AdapterError: It is spread over devices, or has adapter weights already.
+            AdapterError: It is quantised, spread over devices, or has adapter weights already.
         """
         from .hf_trainable import trainable_captioner
 
-        if self._tuned or self._device_map:
+        settings = {**self._settings, "device_map": self._device_map}
+        if named := [name for name, value in settings.items() if value is not None]:
             raise AdapterError(
-                f"{self.name} cannot be trained with {'peft' if self._tuned else 'device_map'}.",
+                f"{self.name} cannot be trained with {' and '.join(named)}.",
                 "Load the model without; merge adapter weights into it beforehand.",
             )
         return trainable_captioner(self)
@@ -397,7 +442,7 @@ class HfCaptioner(Captioner):
         """Return the text that the model is asked an instruction with; None for the image alone."""
         return self._prompts.text(prompt)
 
-    def _place(self, inputs: Inputs) -> dict[str, torch.Tensor]:
+    def _place(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device, dtype = self.model.device, self.model.dtype
         return {
             name: value.to(device, dtype if value.is_floating_point() else None, non_blocking=True)
@@ -425,7 +470,7 @@ class HfCaptioner(Captioner):
             config.pad_token_id = self.processor.tokenizer.pad_token_id
         return config
 
-    def generate(self, inputs: Inputs, **settings: Any) -> Any:
+    def generate(self, inputs: Mapping[str, torch.Tensor], **settings: Any) -> Any:
         """Return the output of the library's ``generate`` for the model's inputs.
 
         A decoder that begins with its own token gets a mask in which all its tokens count. Without it, the library

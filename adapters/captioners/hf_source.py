@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ...hub import require_repository
+from ..devices import require_known
 from ..hf_checkpoint import HfSource, require_fit
 from ..peft_weights import with_peft
 
@@ -66,6 +67,7 @@ def load_captioner(
     device: torch.device,
     *,
     device_map: str | None,
+    quantization: str | None,
     peft: str | None,
     trust_remote_code: bool,
 ) -> Any:
@@ -74,12 +76,16 @@ def load_captioner(
     Raises:
         AdapterError: It cannot be loaded, a package is missing, or the checkpoint is another model's.
     """
-    settings = {"device_map": device_map} if device_map else {}
+    settings: dict[str, Any] = {}
+    if quantization is not None:
+        settings["quantization_config"] = _quantization(quantization, dtype)
+    if device_map is not None or quantization is not None:
+        settings["device_map"] = device_map or {"": device}
     model, info = source.load(_model_class(source), dtype, trust_remote_code=trust_remote_code, **settings)
     require_fit(source, info)
     if not hasattr(model, "generate"):
         raise AdapterError(f"{source.path}: {type(model).__name__} does not generate.", _ELSEWHERE)
-    if not device_map:
+    if "device_map" not in settings:
         model = model.to(device)
     return (with_peft(model, peft) if peft else model).eval().requires_grad_(False)
 
@@ -148,6 +154,15 @@ def load_processor(source: HfSource, trust_remote_code: bool, *, min_pixels: int
             )
         images.size = {**dict(images.size), **chosen}
     return processor
+
+
+def _quantization(quantization: str, dtype: torch.dtype) -> Any:
+    require_known(("4bit", "8bit"), quantization=quantization)
+    from transformers import BitsAndBytesConfig
+
+    if quantization == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
 
 
 def _model_class(source: HfSource) -> str:

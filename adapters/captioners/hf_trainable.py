@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ..contracts import Alias, TrainableCaptioner, Writing
-from ..decoding.contract import CaptionSample, Inputs
+from ..decoding.contract import CaptionSample
 from ..decoding.generating import FiniteLogits
 
 if TYPE_CHECKING:
@@ -26,16 +26,19 @@ def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
     """Return the trainable model of a captioner."""
     own = _TrainableMethods(captioner)
     model = captioner.model.float()
-    methods = {name: getattr(own, name) for name in ("write", "inputs", "write_captions", "log_probs", "tokens")}
     has_grid = hasattr(getattr(model, "encoder", None), "grid")
     return TrainableCaptioner(
         module=model,
         device=model.device,
+        write=own.write,
+        inputs=own.inputs,
         grids=own.grids if has_grid else None,
         tower=model.encoder.vision_encoder if has_grid else None,
+        write_captions=own.write_captions,
+        log_probs=own.log_probs,
         texts=lambda rows: [captioner.text(ids) for ids in rows],
+        tokens=own.tokens,
         positions=captioner.positions,
-        **methods,
     )
 
 
@@ -62,7 +65,7 @@ class _TrainableMethods:
         with torch.no_grad():
             return {**inputs, "pixel_values": self._model.encoder.grid(inputs["pixel_values"])}
 
-    def write_captions(self, inputs: Inputs, writing: Writing) -> list[list[int]]:
+    def write_captions(self, inputs: Mapping[str, torch.Tensor], writing: Writing) -> list[list[int]]:
         import torch
 
         beams = 1 if writing.sampled else writing.each
@@ -77,7 +80,7 @@ class _TrainableMethods:
         ends = set(self._captioner.end_ids)
         return [_to_the_end(ids, ends) for ids in sequences[:, guard.start :].tolist()]
 
-    def log_probs(self, inputs: Inputs, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+    def log_probs(self, inputs: Mapping[str, torch.Tensor], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         import torch
         from torch.nn.functional import log_softmax
 
@@ -93,7 +96,7 @@ class _TrainableMethods:
         chosen = log_softmax(logits.float(), -1).gather(-1, ids[..., None]).squeeze(-1)
         return torch.where(there.bool(), chosen, 0.0)
 
-    def _encoded_logits(self, inputs: Inputs, ids: torch.Tensor) -> torch.Tensor:
+    def _encoded_logits(self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
         """Return logits ``[n, t, vocabulary]`` of a decoder that attends to an encoder's output."""
         import torch
 
@@ -108,7 +111,9 @@ class _TrainableMethods:
             whole = {"encoder_outputs": (states.repeat_interleave(each, 0),)}
         return self._model(**whole, decoder_input_ids=shifted, use_cache=False).logits
 
-    def _continued_logits(self, inputs: Inputs, ids: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+    def _continued_logits(
+        self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor, there: torch.Tensor
+    ) -> torch.Tensor:
         """Return logits ``[n, t, vocabulary]`` of a decoder that goes on from its instruction."""
         import torch
 
@@ -127,7 +132,7 @@ class _TrainableMethods:
             whole["logits_to_keep"] = length + 1
         return self._model(**whole, use_cache=False).logits[:, -length - 1 : -1]
 
-    def _repeated(self, inputs: Inputs, rows: int) -> Mapping[str, Any]:
+    def _repeated(self, inputs: Mapping[str, torch.Tensor], rows: int) -> Mapping[str, Any]:
         """Return inputs in which each image stands as often as it has captions."""
         others = dict(inputs)
         ids = others.pop("input_ids")

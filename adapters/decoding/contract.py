@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -48,8 +48,6 @@ class Written:
     fault: str = ""
 
 
-Inputs: TypeAlias = "Mapping[str, torch.Tensor]"
-"""The model's inputs by name."""
 Host = Any
 """The captioner that decodes, an ``HfCaptioner``."""
 
@@ -67,7 +65,9 @@ class Decoder(ABC):
         return samples
 
     @abstractmethod
-    def write(self, host: Host, samples: Sequence[CaptionSample], inputs: Inputs | None = None) -> list[Written]:
+    def write(
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
+    ) -> list[Written]:
         """Write one caption a sample, in order; what a sample gets does not depend on the others.
 
         Args:

@@ -26,7 +26,7 @@ import numpy as np
 import yaml
 
 from ...errors import AdapterError, did_you_mean
-from .contract import PLAIN_REMEDY, CaptionSample, Decoder, Host, Inputs, Written, first_pass
+from .contract import PLAIN_REMEDY, CaptionSample, Decoder, Host, Written, first_pass
 from .generating import NOT_FINITE, Generating
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ class DifferentiatedBeams(Decoder):
         """What a sample counts in a batch: facts are searched image by image, summaries written together."""
         return self.beams
 
-    def write(self, host: Host, samples: Sequence[CaptionSample], inputs: Inputs | None = None) -> list[Written]:
+    def write(
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
+    ) -> list[Written]:
         """Write captions; see ``Decoder.write``.
 
         Raises:

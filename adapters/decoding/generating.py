@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .contract import CaptionSample, Decoder, Host, Inputs, Written
+from .contract import CaptionSample, Decoder, Host, Written
 
 if TYPE_CHECKING:
     import torch
@@ -135,20 +135,24 @@ class Generating(Decoder):
         """Sequences that are computed at once for one sample."""
         return self.num_beams
 
-    def write(self, host: Host, samples: Sequence[CaptionSample], inputs: Inputs | None = None) -> list[Written]:
+    def write(
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
+    ) -> list[Written]:
         """Write captions; see ``Decoder.write``."""
         model_inputs = inputs if inputs is not None else host.inputs(self.samples(samples))
         return self._generate(host, samples, model_inputs, [])
 
     def _generate(
-        self, host: Host, samples: Sequence[CaptionSample], inputs: Inputs, first: list[Any]
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor], first: list[Any]
     ) -> list[Written]:
         """Run ``generate``; the logits pass the processors ``first`` before tokens are chosen."""
         import torch
         from transformers import LogitsProcessorList
 
         guard = FiniteLogits(host.end_ids, self.num_beams)
-        config = host.generation_config(max_new_tokens=self.max_new_tokens, num_beams=self.num_beams, **self.more)
+        config = host.generation_config(
+            max_new_tokens=host.room(inputs, self.max_new_tokens), num_beams=self.num_beams, **self.more
+        )
         processors = LogitsProcessorList([guard, *first, *self._warpers(samples)])
         with torch.inference_mode():
             sequences = host.generate(inputs, generation_config=config, logits_processor=processors)

@@ -32,7 +32,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError, UsageError
-from .contract import PLAIN_REMEDY, CaptionSample, Decoder, Host, Inputs, Written, first_pass
+from .contract import PLAIN_REMEDY, CaptionSample, Decoder, Host, Written, first_pass
 from .generating import NOT_FINITE
 
 if TYPE_CHECKING:
@@ -236,6 +236,10 @@ class Completed:
     captions: list[tuple[float, Written]] = field(default_factory=list)
     done: bool = False
 
+    def copy(self) -> Completed:
+        """Return a snapshot, which later captions do not change."""
+        return replace(self, captions=list(self.captions))
+
     def add(self, total: float, ids: Sequence[int], cut: bool) -> None:
         """Let a caption compete.
 
@@ -330,15 +334,17 @@ def watching(model: Any) -> Iterator[Watch]:
         del last.watch
 
 
-def _attend(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **more: Any) -> Any:
+def _attend(
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **settings: Any
+) -> Any:
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if module.watch.on:
         # [1, heads, queries, d] and [1, heads or groups of them, keys, d], rotated; the mask is added.
         grouped = query.unflatten(1, (key.shape[1], -1))
-        scores = grouped @ key[:, :, None].transpose(-1, -2) * more["scaling"] + mask[:, :, None]
+        scores = grouped @ key[:, :, None].transpose(-1, -2) * settings["scaling"] + mask[:, :, None]
         module.watch.weights = scores.float().softmax(-1).flatten(1, 2).amax(1)[0]
-    return sdpa_attention_forward(module, query, key, value, mask, **more)
+    return sdpa_attention_forward(module, query, key, value, mask, **settings)
 
 
 @dataclass(frozen=True)
@@ -494,7 +500,9 @@ class Opera(Decoder):
         """What a sample counts in a batch."""
         return self.beams
 
-    def write(self, host: Host, samples: Sequence[CaptionSample], inputs: Inputs | None = None) -> list[Written]:
+    def write(
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
+    ) -> list[Written]:
         """Write captions; see ``Decoder.write``.
 
         Raises:
@@ -505,16 +513,18 @@ class Opera(Decoder):
     def _write(self, host: Host, sample: CaptionSample) -> Written:
         import torch
 
+        inputs = host.inputs([sample])
+        tokens = host.room(inputs, self.max_new_tokens)
         others = {key: value for key, value in self.more.items() if key not in _OF_THE_SEARCH}
 
         def loop(model: Any, input_ids: torch.Tensor, **settings: Any) -> Written:
             with searching(self, model, input_ids, settings, set(host.end_ids)) as search:
-                return search.run(self.max_new_tokens)
+                return search.run(tokens)
 
         with torch.inference_mode():
             return host.generate(
-                host.inputs([sample]),
-                generation_config=host.generation_config(max_new_tokens=self.max_new_tokens, num_beams=1, **others),
+                inputs,
+                generation_config=host.generation_config(max_new_tokens=tokens, num_beams=1, **others),
                 custom_generate=loop,
             )
 
@@ -602,7 +612,7 @@ class OperaSearch:
         while True:
             if not bool(torch.isfinite(logits.amax(-1)).all()):
                 return Written([], False, NOT_FINITE)
-            states.append(replace(state, completed=replace(completed, captions=list(completed.captions))))
+            states.append(replace(state, completed=completed.copy()))
             likely = logits.topk(trust.candidates)
             seen = self.tree.read(likely.indices, state.past)
             products = trust.extended(state.products[:, None].expand(-1, trust.candidates, -1), seen.rows)

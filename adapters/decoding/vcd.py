@@ -7,14 +7,14 @@ CVPR 2024.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import AdapterError
-from .contract import PLAIN_REMEDY, CaptionSample, Host, Inputs, Written
+from .contract import PLAIN_REMEDY, CaptionSample, Host, Written
 from .generating import Generating, generator_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class Contrastive(Generating):
         """Return the samples twice: the second half becomes noisy."""
         return [*samples, *samples]
 
-    def write(self, host: Host, samples: Sequence[CaptionSample], inputs: Inputs | None = None) -> list[Written]:
+    def write(
+        self, host: Host, samples: Sequence[CaptionSample], inputs: Mapping[str, torch.Tensor] | None = None
+    ) -> list[Written]:
         """Write captions; see ``Decoder.write``.
 
         Raises:
@@ -94,7 +96,9 @@ def kept_share(step: int) -> float:
     return float(np.prod(1 - betas[: step + 1]))
 
 
-def with_noisy_half(inputs: Inputs, noises: Sequence[np.random.Generator], step: int) -> torch.Tensor:
+def with_noisy_half(
+    inputs: Mapping[str, torch.Tensor], noises: Sequence[np.random.Generator], step: int
+) -> torch.Tensor:
     """Return the pixels of a batch with its second half diffused (section 3.2 of the paper).
 
     Args:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,24 @@ def test_image_processor_and_tokenizer_side_by_side_write_what_the_library_write
 def test_model_that_takes_no_text_is_asked_nothing(tiny_vit_gpt2: Path):
     with pytest.raises(AdapterError, match="prompt_format=chat: the model takes the image only"):
         HfCaptioner(str(tiny_vit_gpt2), device="cpu", prompt_format="chat")
+
+
+def test_caption_after_an_instruction_ends_at_the_last_position(tiny_blip2: Path, tiny_llava: Path):
+    model = HfCaptioner(str(tiny_blip2), prompt_format="{prompt}", device="cpu")
+    reach = model.model.config.text_config.max_position_embeddings
+    first, second = make_requests(2, max_new_tokens=2 * reach, min_new_tokens=2 * reach)
+    longer = replace(second, prompt="red star " * 3)
+    alone = [written(model, [request])[0][request.id] for request in (first, longer)]
+    assert [caption.cut for caption in alone] == [True, True]
+    assert 0 < alone[1].tokens < alone[0].tokens < reach
+    # What each gets does not depend on the other.
+    assert written(model, [first, longer]) == ({first.id: alone[0], longer.id: alone[1]}, {})
+    beyond = replace(second, prompt="red star " * reach)
+    captions, failures = written(model, [*make_requests(1, max_new_tokens=2), beyond])
+    assert list(captions) == [first.id]
+    assert f"tokens, and the model {reach} positions" in failures[beyond.id]
+    # Positions that are computed have no last one, nor have those of an image tower a say.
+    assert HfCaptioner(str(tiny_llava), device="cpu")._reach is None
 
 
 @pytest.mark.parametrize("fill_memory", FULL_MEMORY.values(), ids=FULL_MEMORY)
@@ -301,6 +320,7 @@ def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip: TinyC
         (lambda: HfCaptioner(str(tiny_llava), dtype="fp8"), "dtype=fp8 is not known"),
         (lambda: HfCaptioner(str(tiny_llava), device="gpu"), "device=gpu"),
         (lambda: HfCaptioner(str(tiny_llava), batch_size=0), "'batch_size' must be a whole number above 0"),
+        (lambda: HfCaptioner(str(tiny_llava), quantization="2bit"), "quantization=2bit|'accelerate'"),
         (lambda: HfCaptioner(str(tiny_llava), peft="no/such"), "peft=no/such|'peft'"),
         (lambda: HfCaptioner(str(tiny_llava), max_pixels=9), "CLIPImageProcessor takes no min_pixels and max_pixels"),
     ]
