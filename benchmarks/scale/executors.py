@@ -16,12 +16,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...errors import ExecutorError, UsageError, counted
 
-Work: TypeAlias = Callable[[Any], Any]
-"""What workers do with each call."""
 AHEAD = 2
 """Calls that a worker holds: the running one and the next."""
 _WORKER_BYTES = 2 << 30
@@ -66,7 +64,9 @@ class Executor(ABC):
     pools: Mapping[str, Resources] = field(default_factory=dict[str, Resources], kw_only=True)
 
     @abstractmethod
-    def map(self, function: Work, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Iterator[tuple[int, Any]]:
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
         """Yield the number of each call with its result, in order of completion.
 
         Args:
@@ -117,7 +117,9 @@ class Executor(ABC):
 class InProcess(Executor):
     """This process: one call after the other."""
 
-    def map(self, function: Work, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Iterator[tuple[int, Any]]:
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
         """Yield the results in order; see :class:`Executor`."""
         for number, call in enumerate(calls):
             yield number, function(call)
@@ -131,11 +133,22 @@ class LocalExecutor(Executor):
 
     Attributes:
         processes: Their number; None is as many as cores and memory allow, and for those with a model one per GPU.
+        gpus: The GPUs of workers with a model, as ``CUDA_VISIBLE_DEVICES`` names them; None is all of this machine.
     """
 
     processes: int | None = None
+    gpus: Sequence[str] | None = None
 
-    def map(self, function: Work, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Iterator[tuple[int, Any]]:
+    def has_gpus(self) -> bool:
+        """Return whether workers can have a GPU."""
+        return bool(self._gpus())
+
+    def _gpus(self) -> Sequence[str]:
+        return visible_gpus() if self.gpus is None else self.gpus
+
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
         """Yield results in order of completion; a broken pool is restarted once. See :class:`Executor`."""
         content = pickle.dumps(function)
         environments = self._environments(resources)
@@ -170,10 +183,11 @@ class LocalExecutor(Executor):
                 if is_broken:
                     again.extendleft(reversed(in_flight.values()))
                     in_flight.clear()
-                    pool.shutdown(cancel_futures=True)
+                    how = pool.end_broken()
                     if is_renewed:
                         raise ExecutorError(
-                            f"a worker process ended twice, while running {', '.join(name_of(c) for _, c in again)}",
+                            f"a worker process ended{how} while these were running: "
+                            f"{', '.join(name_of(call) for _, call in again)}",
                             "Run the same command again: it continues. If memory ran out, use fewer workers.",
                         )
                     pool, is_renewed = _Pool(content, environments, context), True
@@ -182,7 +196,7 @@ class LocalExecutor(Executor):
 
     def _environments(self, resources: Resources) -> list[dict[str, str]]:
         """Return the additional environment variables of each worker."""
-        gpus, groups = visible_gpus() if resources.gpus else (), list[str]()
+        gpus, groups = self._gpus() if resources.gpus else (), list[str]()
         # One per core, fewer if memory is too small.
         number = self.processes or max(1, min(cores(), _available_bytes() // _WORKER_BYTES))
         if gpus:
@@ -210,6 +224,18 @@ class _Pool(ProcessPoolExecutor):
         for process in (self._processes or {}).values():
             process.kill()
         self.shutdown(cancel_futures=True)
+
+    def end_broken(self) -> str:
+        """End the rest of a pool whose worker ended, and return how that ended."""
+        processes = list((self._processes or {}).values())
+        self.shutdown(cancel_futures=True)
+        codes = [process.exitcode for process in processes]
+        # The pool ends the others.
+        code = next((code for code in codes if code not in (None, 0, -signal.SIGTERM)), 0) or 0
+        if code >= 0:
+            return f" with exit code {code}" if code else ""
+        killer = signal.Signals(-code)
+        return f" by {killer.name}" + (", as it does where memory runs out," if killer == signal.SIGKILL else "")
 
 
 _function: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import io
 import logging
@@ -14,14 +15,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ...errors import ExecutorError, UsageError, counted, extra
-from .executors import AHEAD, ONE_CORE, Executor, Resources, Work, name_of, portable
+from .executors import AHEAD, ONE_CORE, Executor, Resources, name_of, portable
+from .ray_sweeper import swept
 
 _REACH_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -32,6 +34,7 @@ _LOOK_SECONDS = 5.0
 """Seconds between checks for a node that can take a call."""
 _RETRIES = 3
 """Retries by Ray of a call, or an actor, whose worker or node was lost."""
+_INSTALLS_HANDLERS = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
 
 
 @dataclass
@@ -77,7 +80,9 @@ class RayExecutor(Executor):
         self._stack.close()
         self._is_connected = False
 
-    def map(self, function: Work, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Iterator[tuple[int, Any]]:
+    def map(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
+    ) -> Iterator[tuple[int, Any]]:
         """Yield results in order of completion; see :class:`~.executors.Executor`.
 
         Raises:
@@ -115,7 +120,9 @@ class _Mapping:
         address: The address of the cluster, for messages.
     """
 
-    def __init__(self, function: Work, calls: Iterable[Any], resources: Resources, address: str) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources, address: str
+    ) -> None:
         import ray
 
         self._ray: Any = ray
@@ -357,25 +364,48 @@ def connected(address: str) -> Generator[None]:
         yield
         return
     _check(address)
-    own = options_of_own_cluster() if address == "local" else {}
+    with ExitStack() as stack:
+        starting = stack.enter_context(swept()) if address == "local" else nullcontext()
+        stack.callback(ray.shutdown)
+        own = options_of_own_cluster() if address == "local" else {}
+        with starting, _ended_as_before():
+            try:
+                # Lines of workers arrive with their results, so Ray need not forward the logs of nodes.
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
+            except Exception as error:
+                # On a machine that is too busy Ray raises a plain Exception.
+                raise UsageError(
+                    f"no Ray cluster at '{address}': {error}",
+                    "'ray start --head' starts one; --address local starts one on this machine for the run.",
+                ) from error
+        yield
+
+
+@contextmanager
+def _ended_as_before() -> Generator[None]:
+    """Keep this process's handling of SIGTERM while Ray connects, which installs handlers in C++ and in Python.
+
+    The command decides what ends a run.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    import ray
+
     handler = signal.getsignal(signal.SIGTERM)
-    try:
-        # Lines of workers arrive with their results, so Ray need not forward the logs of nodes.
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
-    except Exception as error:
-        # On a machine that is too busy Ray raises a plain Exception.
-        ray.shutdown()
-        raise UsageError(
-            f"no Ray cluster at '{address}': {error}",
-            "'ray start --head' starts one; --address local starts one on this machine for the run.",
-        ) from error
-    if threading.current_thread() is threading.main_thread():
-        # Ray has set its own: the command decides what ends a run.
-        signal.signal(signal.SIGTERM, handler)
+    with suppress(AttributeError, OSError):
+        # The C++ handler prints a trace and aborts. It is installed once per process: now, not while Ray connects.
+        ctypes.CDLL(ray._raylet.__file__)[_INSTALLS_HANDLERS](b"", False)  # pyright: ignore
+    signal.signal(signal.SIGTERM, handler)
     try:
         yield
+    except SystemExit:
+        # The Python handler then ends the process.
+        signal.signal(signal.SIGTERM, handler)
+        signal.raise_signal(signal.SIGTERM)
+        raise
     finally:
-        ray.shutdown()
+        signal.signal(signal.SIGTERM, handler)
 
 
 def options_of_own_cluster() -> dict[str, Any]:

@@ -14,7 +14,6 @@ import psutil
 import pytest
 from executor_calls import Kept, Permitted, Recorded, Shard, environment, failing, failing_oddly
 
-from capbench.benchmarks.scale import executors
 from capbench.benchmarks.scale.executors import Executor, InProcess, LocalExecutor, Resources, cores
 from capbench.errors import DataError, ExecutorError
 from capbench.permissions import Permissions
@@ -68,7 +67,7 @@ def test_worker_that_is_killed_once_is_replaced(tmp_path: Path):
 
 
 def test_call_that_kills_its_worker_is_named_and_the_next_run_goes_on(tmp_path: Path):
-    with pytest.raises(ExecutorError, match=r"ended twice, while running .*shard 3") as caught:
+    with pytest.raises(ExecutorError, match=r"by SIGKILL, as .* memory runs out, .*shard 3") as caught:
         list(LocalExecutor(processes=1).map(Kept(tmp_path, deadly=(3,)), SHARDS))
     assert "shard 6" not in caught.value.message
     assert "it continues" in caught.value.hint
@@ -125,8 +124,8 @@ def test_workers_with_a_model_share_out_the_gpus(
     processes: int | None, gpus: tuple[str, ...], taken: float, expected: set[str | None],
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
-    monkeypatch.setattr(executors, "visible_gpus", lambda: gpus)
-    executor = LocalExecutor(processes=processes)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    executor = LocalExecutor(processes=processes, gpus=gpus)
     environments = {result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))}
     assert {devices for _, devices in environments} <= expected
     by_process = dict(environments)

@@ -19,6 +19,7 @@ from executor_calls import Permitted, Recorded, Shard, failing
 from capbench.benchmarks.scale import ray as ray_executor
 from capbench.benchmarks.scale.executors import Resources
 from capbench.benchmarks.scale.ray import RayExecutor, options_of_own_cluster
+from capbench.benchmarks.scale.ray_sweeper import left
 from capbench.errors import DataError, ExecutorError, UsageError
 from capbench.permissions import Permissions
 
@@ -243,14 +244,15 @@ def test_cluster_of_a_run_alone_does_not_wait_for_all_else_on_its_machine(monkey
     assert "_system_config" not in options_of_own_cluster()
 
 
-def processes_with(mark: str) -> list[str]:
-    """Return the processes whose environment has a mark."""
-    marked = []
+def mark_of_cluster(driver: int) -> str:
+    """Return the mark of the processes of a driver's cluster, which what sweeps them up is told; empty before that."""
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if f"CAPBENCH_TEST={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                marked.append(folder.name)
-    return marked
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            words = (folder / "cmdline").read_text().split("\0")
+            if parent == str(driver) and any(word.endswith("ray_sweeper.py") for word in words):
+                return words[-2]
+    return ""
 
 
 _OWN_CLUSTER = """
@@ -263,22 +265,27 @@ list(RayExecutor("local").map(Recorded(Path(sys.argv[1]), seconds=60), [Shard(0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=str)
-def test_cluster_of_a_run_alone_ends_with_its_driver(number: signal.Signals, tmp_path: Path):
-    mark = str(tmp_path)
-    path = os.pathsep.join(sys.path)
+@pytest.mark.parametrize(("number", "moment"), [(signal.SIGTERM, "it connects"), (signal.SIGKILL, "it works")], ids=str)
+def test_cluster_of_a_run_alone_ends_with_its_driver(number: signal.Signals, moment: str, tmp_path: Path):
     driver = subprocess.Popen(
-        [sys.executable, "-c", _OWN_CLUSTER, mark],
-        env={**os.environ, "PYTHONPATH": path, "RAY_AUTH_MODE": "disabled", "CAPBENCH_TEST": mark},
+        [sys.executable, "-c", _OWN_CLUSTER, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "RAY_AUTH_MODE": "disabled"},
         stderr=subprocess.PIPE,
         process_group=0,
     )
+    mark: list[str] = []
+
+    def is_there() -> bool:
+        mark[:] = [mark_of_cluster(driver.pid)]
+        begun = (tmp_path / "0.calls").exists() if moment == "it works" else list(left(mark[0]))
+        return bool(begun) or driver.poll() is not None
+
     # As 'timeout' and queues do: the signal is for the whole group.
-    begun = lambda: (tmp_path / "0.calls").exists() or driver.poll() is not None  # noqa: E731
-    when(begun, lambda: os.killpg(driver.pid, number)).join()
+    when(is_there, lambda: os.killpg(driver.pid, number)).join()
     said = driver.communicate()[1]
     assert driver.returncode == -number, said
+    assert mark[0]
     deadline = time.monotonic() + 60
-    while processes_with(mark) and time.monotonic() < deadline:
+    while list(left(mark[0])) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert processes_with(mark) == []
+    assert list(left(mark[0])) == []
