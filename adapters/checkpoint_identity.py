@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ..errors import AdapterError
 from ..hub import asked_once, unreachable
@@ -22,30 +21,6 @@ class PretrainedModel:
         """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
         if unreachable():
             checkpoint_identity(arguments["pretrained"], arguments.get("revision"))
-
-
-class RecordedFile:
-    """A model whose answers a file holds.
-
-    Args:
-        path: The file.
-        name: How results call it; the file's name unless given.
-    """
-
-    adapter: ClassVar[str]
-    """Name of the adapter."""
-
-    def __init__(self, path: str | Path, name: str | None = None) -> None:
-        self.path = Path(path).expanduser()
-        self.name = name or self.path.stem
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the hash of the file; two copies of one file are one model."""
-        return {"adapter": self.adapter, "sha256": self._digest}
-
-    @cached_property
-    def _digest(self) -> str:
-        return file_digest(self.path)
 
 
 _SUFFIXES = (".bin", ".jinja", ".json", ".model", ".safetensors", ".txt")

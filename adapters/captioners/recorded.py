@@ -9,8 +9,8 @@ from typing import Any
 
 from ...errors import AdapterError
 from ...rows import BadRow, Row, read_rows
-from ..checkpoint_identity import RecordedFile
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest
+from ..images.file_digests import RecordedFile
 
 _IMAGE_COLUMNS = ("image_id", "image")
 _ID_COLUMNS = ("id", "question_id", *_IMAGE_COLUMNS)

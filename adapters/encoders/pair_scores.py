@@ -14,8 +14,8 @@ import numpy as np
 
 from ...errors import AdapterError
 from ...rows import BadRow, parse_number, read_rows
-from ..checkpoint_identity import RecordedFile
 from ..contracts import UNLIMITED, PairwiseEncoder, ScoredPairs
+from ..images.file_digests import RecordedFile
 from ..images.handles import Box, ImageHandle
 
 _HINT = (

@@ -1,4 +1,4 @@
-"""Digests of files: a process reads each file once, however many callers ask."""
+"""Digests of files: a process reads each file once, however many callers ask; models that a file stands for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 _Thing = TypeVar("_Thing")
 _IN_MEMORY = 1 << 17
@@ -90,3 +90,31 @@ def _kept(state: FileState) -> str:
     if is_settled and state == _state(state.path, before) == _state(state.path, after):
         return digest
     raise _UnsettledError(digest)
+
+
+class RecordedFile:
+    """A model whose answers a file holds.
+
+    Args:
+        path: The file.
+        name: How results call it; the file's name unless given.
+    """
+
+    adapter: ClassVar[str]
+    """Name of the adapter."""
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        self.path = Path(path).expanduser()
+        self.name = name or self.path.stem
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the hash of the file; two copies of one file are one model."""
+        return {"adapter": self.adapter, "sha256": self._digest}
+
+    def usage(self) -> Mapping[str, float]:
+        """Return nothing: recorded answers cost nothing."""
+        return {}
+
+    @cached_property
+    def _digest(self) -> str:
+        return file_digest(self.path)

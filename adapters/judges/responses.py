@@ -10,8 +10,8 @@ from typing import Any
 
 from ...errors import AdapterError
 from ...rows import BadRow, parse_number, read_rows
-from ..checkpoint_identity import RecordedFile
 from ..contracts import Judge, Judged, Judgement, JudgeRequest, JudgeToken
+from ..images.file_digests import RecordedFile
 
 _Key = tuple[str, str | None, float | None]
 """The digest of a prompt, that of an image and a seed; None serves any."""

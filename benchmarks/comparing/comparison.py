@@ -17,9 +17,8 @@ from ..protocols.contract import ComparedRows, PairedEstimates, Subject
 from ..protocols.job import shown_times
 from ..running.plan import make_statistic
 from ..statistics import Draws, Intervals, statistics
-from ..statistics.bootstrap import Interval
+from ..statistics.bootstrap import Interval, least_p, resamples_for
 from ..statistics.contract import Statistic, UndefinedStatistic
-from ..statistics.intervals import least_p, resamples_for
 from ..statistics.paired import Difference, difference
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank

@@ -14,10 +14,9 @@ from functools import partial
 import numpy as np
 
 from . import Draws
-from .bootstrap import finite_value
+from .bootstrap import finite_value, share_within
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, require_finite
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
-from .intervals import share_within
 
 
 @dataclass(frozen=True)
