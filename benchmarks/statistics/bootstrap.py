@@ -441,9 +441,11 @@ def share_within(t: float, images: int) -> float:
     odd = free % 2
     steps = np.arange(1, max((free - odd) // 2, 1))
     series = 1 + float(np.cumprod((2 * steps - 1 + odd) / (2 * steps + odd) * math.cos(angle) ** 2).sum())
-    if not odd:
-        return math.sin(angle) * series
-    return 2 / math.pi * (angle + (math.sin(angle) * math.cos(angle) * series if free > 1 else 0.0))
+    within = math.sin(angle) * series
+    if odd:
+        within = 2 / math.pi * (angle + (within * math.cos(angle) if free > 1 else 0.0))
+    # Rounding may go beyond, where p would be below 0.
+    return min(within, 1.0)
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from . import Draws
-from .bootstrap import finite_value, share_within
+from .bootstrap import finite_value
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, require_finite
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
 
@@ -129,6 +129,9 @@ def p_of_mean_differences(values: np.ndarray) -> np.ndarray:
     Raises:
         UndefinedStatistic: A score is not finite.
     """
+    # There may be many pairs, and SciPy takes all at once.
+    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
+
     require_finite(values.ravel(), "scores")
     rows, n = values.shape
     largest = float(np.abs(values).max(initial=0.0))
@@ -145,4 +148,4 @@ def p_of_mean_differences(values: np.ndarray) -> np.ndarray:
     scatter = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products - apart**2 / n, 0.0))
     # Without scatter every difference is certain.
     t = np.divide(apart * math.sqrt((n - 1) / n), scatter, out=np.where(apart > 0, np.inf, 0.0), where=scatter > 0)
-    return np.array([1 - share_within(of_pair, n) for of_pair in t.ravel().tolist()]).reshape(rows, rows)
+    return 2 * stdtr(n - 1, -t)

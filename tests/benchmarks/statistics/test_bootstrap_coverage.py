@@ -132,6 +132,7 @@ def test_ps_of_few_images_are_those_of_students_t():
 def test_students_t_is_scipys(images: int):
     for t in (0.0, 0.3, 2.0, 9.0):
         assert share_within(t, images) == pytest.approx(1 - 2 * stats.t.sf(t, images - 1), abs=1e-12)
+    assert all(0.999 < share_within(10.0**power, images) <= 1 for power in range(4, 9))
     for level in (0.5, 0.95, 0.999):
         assert t_quantile(level, images) == pytest.approx(stats.t.ppf((1 + level) / 2, images - 1), rel=1e-9)
         assert t_quantile(level, 10**7) == pytest.approx(stats.norm.ppf((1 + level) / 2), rel=1e-9)
