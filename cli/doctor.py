@@ -22,7 +22,7 @@ from ..metrics.capture.nltk_text import NltkText
 from ..metrics.capture.parsers import RELEASED_ENCODER
 from ..metrics.capture.spacy_parser import DEFAULT as SPACY_PIPELINE
 from ..metrics.java import find_java
-from ..metrics.meteor import jar as meteor_jar
+from ..metrics.meteor import resources as meteor_resources
 from ..metrics.vectors.checkpoints import Checkpoint
 from ..paths import cache_folder
 from ..tasks.locate import DataLocations
@@ -72,7 +72,7 @@ def diagnose(store: Path) -> list[Finding]:
     """Run all checks; nothing is changed but a probe file in the cache folder."""
     return [
         *_packages(),
-        _checked("METEOR", lambda: meteor_jar.check(needs_java=False), "its tables are installed", "fault"),
+        _checked("METEOR", meteor_resources.check, "its tables are installed", "fault"),
         *(_java(), _gpu()),
         _checked("WordNet", wordnet.find, "{} (CAPTURE's synonyms)", need=" CAPTURE's synonyms need them."),
         _checked("NLTK's models", NltkText().check, f"found ({_FACTUAL})", need=f" {_FACTUAL} needs them."),

@@ -18,8 +18,7 @@ from .capture.scene_graphs import ParsedCaption, of_references
 from .contract import PARSEABLE, Context, Metric, labelled, require_choice
 from .items import Items, Scores
 from .java import find_jar
-from .meteor.jar import JAR
-from .meteor.resources import SynonymSets, synonyms_of
+from .meteor.resources import JAR, SynonymSets, synonyms_of
 from .vectors.checkpoints import Checkpoint
 
 # Number of items whose phrase vectors are in memory at once.

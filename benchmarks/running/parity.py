@@ -33,7 +33,7 @@ from ...metrics.golden.tiny_inputs import (
     weights_digest,
 )
 from ...metrics.java import find_jar
-from ...metrics.meteor.jar import JAR
+from ...metrics.meteor.resources import JAR
 from ...progress import Progress, silent
 from ..statistics import statistics
 from ..statistics.contract import RatedScores
@@ -45,7 +45,6 @@ _STATISTICS = {
     "spearman": "Spearman's ρ",
     "pearson": "Pearson's r",
 }
-_JAR = {"backend": "jar"}
 _METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider", "meteor")
 _PARTS_OF_EMSCORE = ("precision", "recall", "f1", "coarse")
 _CLIP, _PAC = "jmhessel/clipscore 10364652", "aimagelab/pacscore bfbc488e"
@@ -170,10 +169,9 @@ def all_components() -> Iterator[Component]:
         "BERTScore", "bert_score 0.3.13", 1e-5, _bertscore, minilm, "7 of 79 items: the redistributable ones"
     )
     yield Component("PTB tokenizer", "stanford-corenlp-3.4.1.jar, by pycocoevalcap 1.2", 0, _tokens)
-    of_words = [(name, build_metric(name, {}), "") for name in _METRICS]
-    for name, metric, how in (*of_words, ("meteor", build_metric("meteor", _JAR), ", by Java")):
-        source = f"pycocoevalcap 1.2 ({name.partition('_')[0]})"
-        yield Component(f"{metric.label}{how}", source, 1e-9, partial(_metric, name, metric), metric.check)
+    for name in _METRICS:
+        metric, source = build_metric(name, {}), f"pycocoevalcap 1.2 ({name.partition('_')[0]})"
+        yield Component(metric.label, source, 1e-9, partial(_metric, name, metric), metric.check)
 
 
 def _coefficients(name: str) -> np.ndarray:

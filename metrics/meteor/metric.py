@@ -12,20 +12,20 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import MetricError
-from ..contract import PARSEABLE, Context, Metric, grouped, kept, require_choice
+from ..contract import PARSEABLE, Context, Metric, grouped, kept
 from ..items import Items, Scores
 from ..words import ptb
 from ..words.ptb import tokenize_text
-from . import jar as meteor_jar
 from . import resources as meteor_resources
 from . import text as meteor_text
 from .aligner import alignments, counted
-from .jar import N_STATISTICS
 from .lexicon import Lexicon
 from .resources import MeteorTables
 
 How = Literal["exact", "stem", "synonym", "paraphrase"]
 HOWS: tuple[How, ...] = ("exact", "stem", "synonym", "paraphrase")
+N_STATISTICS = 23
+"""Numbers of an alignment; columns as in ``meteor``."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ _CHARACTERS_A_BATCH = 400_000
 
 
 def align(keys: Sequence[str], timeout: float) -> Iterator[dict[str, list[float] | str]]:
-    """Yield batches of answers in the order of the keys; see ``meteor_jar.align``.
+    """Yield batches of answers in the order of the keys.
 
     Args:
         keys: Items, each a candidate and its references as a JSON list; distinct.
@@ -210,8 +210,7 @@ class Meteor(Metric):
     ``Scores.parts["statistics"]``: ``[n, 23]``, columns as in ``meteor``.
 
     Args:
-        backend: What aligns: our own code, or the released jar. Both give the same statistics.
-        timeout: Seconds an item may take; one that takes longer has no value. The jar has the time of all items.
+        timeout: Seconds an item may take; one that takes longer has no value.
 
     Raises:
         ValueError: An argument is out of range.
@@ -224,30 +223,28 @@ class Meteor(Metric):
     aggregation = "corpus"
     source = "Denkowski and Lavie, WMT 2014; meteor-1.5.jar, -l en -norm, as pycocoevalcap meteor/meteor.py"
 
-    def __init__(self, backend: Literal["python", "jar"] = "python", timeout: float = 60.0) -> None:
-        require_choice("backend", backend, ("python", "jar"))
+    is_plain = True
+
+    def __init__(self, timeout: float = 60.0) -> None:
         if timeout <= 0:
             raise ValueError(f"'timeout' must be above 0 seconds, not {timeout:g}")
-        # Private, as none changes a value: fingerprint() passes them over.
-        self._backend = backend
-        self.is_plain = backend == "python"
+        # Private, as it changes no value: fingerprint() passes it over.
         self._timeout = timeout
 
     def check(self) -> None:
-        """Raise if METEOR's jar or paraphrase table, or the Java that runs it, is missing."""
-        meteor_jar.check(needs_java=self._backend == "jar")
+        """Raise if METEOR's jar or paraphrase table is missing."""
+        meteor_resources.check()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return whose alignment it is and what tokenises."""
-        # Both backends have the jar's statistics: they share the cache.
         own = {"metric": type(self).__name__, "tokenizer": ptb.FINGERPRINT}
-        return {**own, **meteor_jar.fingerprint()}
+        return {**own, **meteor_resources.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
 
         Raises:
-            MetricError: METEOR's tables are missing, or the jar failed.
+            MetricError: METEOR's tables are missing.
         """
         tokenized = ptb.tokenize_items(items)
         failures = dict(tokenized.failures)
@@ -260,15 +257,14 @@ class Meteor(Metric):
         reasons: dict[str, str] = {}
 
         def compute(missing: list[str]) -> Iterator[dict[str, list[float]]]:
-            jar = self._backend == "jar"
-            for answers in meteor_jar.align(missing, _line, self._timeout) if jar else align(missing, self._timeout):
+            for answers in align(missing, self._timeout):
                 reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
                 yield {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
 
         def progress(done: int, total: int) -> None:
             context.progress(done + len(reasons), total)
 
-        known = kept(context.cache, meteor_jar.fingerprint(), keys.values(), compute, progress)
+        known = kept(context.cache, meteor_resources.fingerprint(), keys.values(), compute, progress)
         statistics = np.zeros((len(items), N_STATISTICS))
         for item, key in keys.items():
             if key in known:
@@ -298,9 +294,3 @@ def cleaned(text: str) -> str:
     """Return a text without what separates texts in the jar's protocol."""
     # pycocoevalcap cleans the candidate only; "|||" in a reference would make it two references.
     return text.replace("|||", "").replace("  ", " ")
-
-
-def _line(key: str) -> str:
-    """Return the question to the jar for a key."""
-    candidate, *references = json.loads(key)
-    return " ||| ".join(["SCORE", *references, candidate])

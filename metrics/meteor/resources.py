@@ -20,11 +20,29 @@ import numpy as np
 
 from ..java import find_jar
 from ..mapped import mapped
-from .jar import JAR, PARAPHRASES
 from .text import Prefixes, prefixes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+JAR = "meteor/meteor-1.5.jar"
+PARAPHRASES = "meteor/data/paraphrase-en.gz"
+
+
+def fingerprint() -> dict[str, object]:
+    """Return everything that can change the statistics: the jar that they equal, and its options."""
+    return {"producer": "meteor statistics", "jar": JAR, "options": ["-", "-", "-stdio", "-l", "en", "-norm"]}
+
+
+def check() -> None:
+    """Raise if the jar or its paraphrase table, from which the tables are read, is missing.
+
+    Raises:
+        MetricError: One is missing; the hint says how to get it.
+    """
+    find_jar(JAR)
+    find_jar(PARAPHRASES)
 
 
 @dataclass(frozen=True)

@@ -64,10 +64,6 @@ def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path:
     assert {path for path in set(tmp_path.rglob("*")) - before if "tasks" not in path.parts} == set()
 
 
-JAR = {"metric": "meteor", "backend": "jar"}
-"""METEOR by the released program, which needs Java."""
-
-
 def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_check(bench, tmp_path, monkeypatch):
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path / "data"))
     done = bench("run", "--task", "flickr8k_expert", "--metrics", "length").failed(1)
@@ -99,8 +95,8 @@ def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(run
 
 
 def test_what_cannot_run_stops_before_the_work(run_small, write_task, no_java, user_metrics, tmp_path: Path):
-    write_task(metric_list=[JAR])
-    run_small().failed(1, "bench: error: metric 'meteor': Java was not found")
+    write_task(metric_list=["spice"])
+    run_small().failed(1, "bench: error: metric 'spice': SPICE needs stanford-corenlp")
     run_small("--metrics", "undocumented").failed(2, "metric 'undocumented': its class has no 'source'.")
     folder = write_task(published={"paper": "pacspp", "table": 1, "task": "Flickr8k-Exprt"})
     place = f"{folder.name}/small.yaml:1: "

@@ -17,8 +17,7 @@ from capbench.metrics.cider import Cider
 from capbench.metrics.contract import kept
 from capbench.metrics.gpt4_eval import Gpt4Eval
 from capbench.metrics.length import Length
-from capbench.metrics.meteor.jar import N_STATISTICS
-from capbench.metrics.meteor.metric import Meteor
+from capbench.metrics.meteor.metric import N_STATISTICS, Meteor
 from capbench.metrics.mid import Mid
 
 SHARDS = (1, 7, 40)
@@ -147,7 +146,6 @@ REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("soft_spice", "", [{"input_limit": "0.6"}, {"empty": "zero"}, {"parser": "java"}]),
     ("gpt4_eval", "at least 1", [{"group": 0}, {"highest": 0}, {"max_tokens": 0}]),
     ("meteor", "'timeout' must be above 0 seconds", [{"timeout": 0}]),
-    ("meteor", "'backend' must be python or jar, not 'java'", [{"backend": "java"}]),
     ("mid", "'gaussian' must be references or candidates, not 'both'", [{"gaussian": "both"}]),
     ("mid", "'eps' must be .*, not -1", [{"eps": -1}]),
     ("mid", "'eps' must be .*, not nan", [{"eps": np.nan}]),

@@ -21,7 +21,7 @@ from pycocoevalcap.meteor.meteor import Meteor
 
 from capbench.metrics import Items
 from capbench.metrics.java import find_jar, find_java
-from capbench.metrics.meteor.jar import JAR, PARAPHRASES
+from capbench.metrics.meteor.resources import JAR, PARAPHRASES
 from capbench.metrics.words.ptb import tokenize_items
 
 

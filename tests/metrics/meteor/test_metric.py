@@ -10,11 +10,10 @@ import pycocoevalcap.meteor.meteor as released_module
 import pytest
 from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
-from capbench.errors import MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics.java import find_jar
-from capbench.metrics.meteor.jar import JAR, PARAPHRASES
 from capbench.metrics.meteor.metric import Meteor, PhraseMatch, explain, meteor
+from capbench.metrics.meteor.resources import JAR, PARAPHRASES
 
 
 @pytest.fixture
@@ -50,9 +49,8 @@ def test_item_and_corpus_values_are_those_of_pycocoevalcap(composed, recorded):
 
 
 @pytest.mark.usefixtures("_small_table")
-def test_values_of_the_jar_are_those_of_pycocoevalcap_with_the_same_table(composed: Items, recorded):
-    # To read the released table takes a process twenty core-seconds.
-    assert_equal_to_released(Meteor("jar"), composed, recorded.values("composed_small_table"))
+def test_values_are_those_of_pycocoevalcap_with_the_same_small_table(composed: Items, recorded):
+    assert_equal_to_released(Meteor(), composed, recorded.values("composed_small_table"))
 
 
 @pytest.mark.costly
@@ -92,30 +90,6 @@ def test_empty_texts_and_separators_and_a_second_run_that_starts_no_java(make_it
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # where no Java is
     again = Meteor().score(make_items(candidates[::-1], references[::-1]), Context(cache=cache))
     np.testing.assert_array_equal(again.values[::-1], scores.values)
-
-
-def test_what_the_jar_aligned_is_kept_when_it_fails_later(make_items, cache, stand_in_java, monkeypatch, tmp_path):
-    monkeypatch.setattr("capbench.metrics.meteor.jar._BATCH", 2)
-    seen = tmp_path / "seen"
-    stand_in_java(
-        f"import pathlib, sys\nseen = pathlib.Path({str(seen)!r})\nif seen.exists(): sys.exit('no memory')\n"
-        "seen.touch()\nfor line in sys.stdin: print('0.0 ' * 23)"
-    )
-    items = make_items(["a cat", "a dog", "a bird"], [["a cat"]] * 3)
-    with pytest.raises(MetricError, match="METEOR's jar ended with exit code 1") as error:
-        Meteor("jar").score(items, Context(cache=cache))
-    assert "no memory" in error.value.hint
-    assert sum("meteor" in producer for producer, _ in cache.values) == 2
-
-
-def test_jar_that_answers_too_few_questions_is_an_error(make_items, stand_in_java):
-    stand_in_java("print('0.0 ' * 23)")
-    with pytest.raises(MetricError, match="answered 1 of 2 questions"):
-        Meteor("jar").score(make_items(["a cat", "a dog"], [["a cat"]] * 2), Context())
-
-
-def test_settings_that_change_no_value_are_not_in_the_fingerprint():
-    assert Meteor("jar", timeout=5).fingerprint() == Meteor().fingerprint()
 
 
 CANDIDATE = "A brown dog runs quickly over the grass."

@@ -15,11 +15,10 @@ import pytest
 from capbench.errors import MetricError
 from capbench.metrics.java import find_jar
 from capbench.metrics.mapped import mapped
-from capbench.metrics.meteor import jar as meteor_jar
 from capbench.metrics.meteor import resources as meteor_resources
-from capbench.metrics.meteor.jar import JAR
 from capbench.metrics.meteor.resources import (
     EXCEPTIONS,
+    JAR,
     SETS,
     Paraphrases,
     SynonymSets,
@@ -222,4 +221,4 @@ def test_tables_are_read_once_a_process(table: Path, tmp_path: Path):
 def test_missing_tables_are_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MetricError, match="is missing, a file of the package pycocoevalcap"):
-        meteor_jar.check(needs_java=False)
+        meteor_resources.check()

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from capbench.metrics.java import find_jar, run_java
-from capbench.metrics.meteor.jar import JAR
+from capbench.metrics.meteor.resources import JAR
 from capbench.metrics.meteor.stem import stem
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from capbench.metrics.java import find_jar, run_java
 from capbench.metrics.meteor import resources as meteor_resources
-from capbench.metrics.meteor.jar import JAR
+from capbench.metrics.meteor.resources import JAR
 from capbench.metrics.meteor.text import prefixes_of, words
 
 PREFIXES = prefixes_of(["# comment", "", "Mr", "No #NUMERIC_ONLY#"])
