@@ -93,7 +93,9 @@ def _packages() -> Iterator[Finding]:
         try:
             import torchvision  # noqa: F401
         except (ImportError, RuntimeError) as error:
-            fix = "pip install --force-reinstall torch torchvision"
+            is_cpu = "+cpu" in importlib.metadata.version("torch")
+            index = " --index-url https://download.pytorch.org/whl/cpu" if is_cpu else ""
+            fix = f"pip install --force-reinstall torch torchvision{index}   (models of images need it, text metrics do not)"
             yield Finding("fault", "torchvision", str(error).splitlines()[0], fix)
 
 

@@ -41,4 +41,5 @@ class Run:
         return html_output(*(html_table(rows, LEFT, title) for title, rows in tables), html_lines(legend(self.tasks)))
 
     def __str__(self) -> str:
-        return self.table()
+        """Return the table and its legend."""
+        return "\n".join([self.table(), "", *legend(self.tasks)])

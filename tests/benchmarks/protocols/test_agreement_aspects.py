@@ -191,5 +191,7 @@ def test_finished_runs_are_compared_by_aspect_system_and_mean_of_categories(run,
         assert length.value == pytest.approx(value_of(done, statistic))
     (compared,) = compare_runs([folder], CompareSettings(resamples=50))
     assert compared.statistic_label == "τ-b precision"
-    with pytest.raises(UsageError, match=r"unknown statistic 'kendall_b'. Did you mean 'kendall_b.recall'"):
+    with pytest.raises(
+        UsageError, match=r"unknown statistic 'kendall_b'. Did you mean 'kendall_b.precision' or 'kendall_b.recall'"
+    ):
         compare_runs([folder], CompareSettings(statistic="kendall_b"))
