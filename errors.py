@@ -144,7 +144,7 @@ def counted(number: float, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the known names that begin so, or the nearest, in any case; or nothing."""
+    """Return ``" Did you mean 'x'?"`` for known names that begin so, or the nearest, in any case; or nothing."""
     spelled = {option.lower(): option for option in known}
     longer = [option for option in sorted(spelled) if len(name) > 2 and option.startswith(name.lower())]
     near = longer[:4] or difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)

@@ -95,7 +95,7 @@ def _packages() -> Iterator[Finding]:
         except (ImportError, RuntimeError) as error:
             is_cpu = "+cpu" in importlib.metadata.version("torch")
             index = " --index-url https://download.pytorch.org/whl/cpu" if is_cpu else ""
-            fix = f"pip install --force-reinstall torch torchvision{index}   (models of images need it, text metrics do not)"
+            fix = f"pip install --force-reinstall torch torchvision{index}   (text metrics need neither)"
             yield Finding("fault", "torchvision", str(error).splitlines()[0], fix)
 
 
