@@ -14,7 +14,8 @@ follows from the task:
   preference, battles        all metrics of all runs, by accuracy
   checklist of changes       all metrics of all runs, by the share of captions that do as they should under the
                              first rule (--statistic falls.negation, equal.synonym for others)
-  captions of a model        the models of the runs, by the mean of the first metric (--metrics for others)
+  captions of a model        the models of the runs, by the first metric that is a mean of captions (--metrics
+                             for others)
 Runs must be of the same task, version and data; only rows that all have a score for count.
 
 Two tables are printed. The first ranks them, with an interval and a group: those with a letter in common are
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the tables; notes go to stderr."""
+    """Print the tables and notes; the notes of other formats go to stderr."""
     from ..benchmarks.comparing.comparison import CompareSettings, compare_runs
     from ..benchmarks.comparing.tables import render_comparisons
     from ..benchmarks.inputs.settings import split_metrics
@@ -61,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
             f"{comparison.task}: {len(comparison.compared)} {comparison.subject}s compared{of} "
             f"on {comparison.n:,} rows of {comparison.images:,} {comparison.resampled}"
         )
-        tell(*(f"{comparison.task}: {note}" for note in comparison.notes))
+        if options.format != "github":
+            tell(*(f"{comparison.task}: {note}" for note in comparison.notes))
     print(render_comparisons(comparisons, options.format))
     return 0

@@ -269,7 +269,7 @@ def _tell(finished: TaskRun) -> None:
         for metric, cut in record.truncation.items()
         if cut.cut
     ]
-    lines += [f"not run: {line}" for line in _unused(record.metrics_left_out)]
+    lines += [f"not run: {line}" for line in _unused(record.metrics_left_out, has_model=bool(record.model_name))]
     lines += [f"metric {metric} failed: {reason}" for metric, reason in finished.record.metric_errors.items()]
     lines += [
         f"{result.metric} {result.label[1]}: no value: {result.reason}"
@@ -281,15 +281,15 @@ def _tell(finished: TaskRun) -> None:
     tell(*(f"{record.task}: {line}" for line in lines))
 
 
-def _unused(left_out: Mapping[str, str]) -> Iterator[str]:
+def _unused(left_out: Mapping[str, str], *, has_model: bool) -> Iterator[str]:
     """Yield the metrics that a run went without, those of one reason in a line."""
-    needing = [metric for metric, reason in left_out.items() if reason.startswith("needs")]
-    if needing:
-        yield (
-            f"{', '.join(needing)} (name an encoder with --model, or with --encoder if the model writes captions; "
-            "a judge with --judge)"
-        )
-    yield from (f"{metric}: it {reason}" for metric, reason in left_out.items() if metric not in needing)
+    from ..benchmarks.running.planned_metrics import NEEDS_ENCODER, NEEDS_JUDGE
+
+    option = "--encoder" if has_model else "--model"
+    remedies = {NEEDS_ENCODER: f"an encoder with {option}", NEEDS_JUDGE: "a judge with --judge"}
+    for reason in dict.fromkeys(left_out.values()):
+        metrics = ", ".join(metric for metric, its_reason in left_out.items() if its_reason == reason)
+        yield f"{metrics} (name {remedies[reason]})" if reason in remedies else f"{metrics}: it {reason}"
 
 
 _NOT_WITH_SUITE = ("tasks", "model", "encoder", "judge", "metrics")

@@ -91,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
         print(csv_text(rows))
     else:
         style = {"github": "github", "latex": "latex_booktabs"}[options.format]
-        print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"))
+        print(tabulate(rows, headers="keys", tablefmt=style, floatfmt=".6f"), flush=True)
+        tell("", "values are unscaled; papers print those of text metrics × 100")
     return 1 if result.metric_errors or None in result.system.values() else 0
 
 

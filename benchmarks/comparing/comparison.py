@@ -44,7 +44,7 @@ class CompareSettings:
 
     Attributes:
         statistic: The statistic to compare by; empty for the first of the task.
-        metrics: The metrics to compare; empty for all (of captioners: for the first).
+        metrics: The metrics to compare; empty for all (of captioners: for the first that is a mean).
         alpha: Metrics differ where the p after Holm's correction is below it; intervals hold 1 - alpha.
         resamples: Number of bootstrap resamples.
         intervals: As of :class:`~..inputs.settings.RunSettings`.
@@ -253,11 +253,13 @@ def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> l
     shared = [name for name in runs[0].metrics if all(name in run.metrics for run in runs[1:])]
     if not shared:
         raise UsageError("the runs have no metric in common", "Run the task with the same metrics for all models.")
-    chosen = list(dict.fromkeys(settings.metrics)) or shared[:1]
+    means = [name for name in shared if runs[0].metrics[name].get("aggregation") != "corpus"]
+    by_label = {runs[0].record.metric_label(name): name for name in shared}
+    chosen = list(dict.fromkeys(by_label.get(name, name) for name in settings.metrics)) or (means or shared)[:1]
     for name in chosen:
         if name not in shared:
             raise UsageError(
-                f"metric '{name}' is missing from some of the runs.{did_you_mean(name, shared)}",
+                f"metric '{name}' is not in all of the runs.{did_you_mean(name, shared)}",
                 f"Metrics of all runs: {', '.join(shared)}.",
             )
     return chosen

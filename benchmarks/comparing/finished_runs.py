@@ -240,7 +240,8 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
         for metric in run.metrics:
             values = run.scores(metric)
             if twin := next((other for other in chosen if _equal(other, run, metric, values)), None):
-                notes.append(f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once")
+                if not wanted or metric in wanted:
+                    notes.append(f"{metric} has the same scores in {twin.run.path} and {run.path}; it is listed once")
             else:
                 chosen.append(Contestant(metric, run.record.metric_label(metric), run, metric, values))
         reasons = run.record.metric_errors
@@ -250,7 +251,8 @@ def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[
             reason = reasons.get(metric, "no sample has a score")
             if metric in wanted:
                 raise UsageError(f"metric '{metric}' has no scores in {run.path}: {reason}")
-            notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.partition(chr(10))[0]}")
+            if not wanted:
+                notes.append(f"{metric} has no scores in {run.path} and is left out: {reason.partition(chr(10))[0]}")
     chosen = _told_apart(chosen, runs)
     if wanted:
         known = list(dict.fromkeys(name for entry in chosen for name in (entry.metric, entry.name)))

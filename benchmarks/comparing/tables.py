@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -40,12 +41,13 @@ def render_comparisons(comparisons: Sequence[Comparison], fmt: str = "github") -
 
 
 def _legend(comparisons: Sequence[Comparison]) -> str:
-    """Return the legend of the tables."""
+    """Return the legend of the tables, and notes on them."""
     alphas = ", ".join(f"{alpha:g}" for alpha in sorted({comparison.settings.alpha for comparison in comparisons}))
     subjects = " or ".join(dict.fromkeys(f"{comparison.subject}s" for comparison in comparisons))
     return (
         f"Group: {subjects} with a letter in common are not significantly different (p (Holm) ≥ {alphas})\n"
         "p: probability of a difference this large under the null hypothesis; (Holm): corrected for the number of pairs"
+        + "".join(f"\n{comparison.task}: {note}" for comparison in comparisons for note in comparison.notes)
     )
 
 
@@ -126,4 +128,6 @@ def _p(p: float | None, *, is_least: bool = False) -> str:
     """Return a p-value, with ≤ where it is the least that the resamples can give."""
     if p is None:
         return "-"
-    return "<0.0001" if p < 0.0001 else f"{'≤' if is_least else ''}{p:.4f}"
+    if p < 0.0001:
+        return "<0.0001"
+    return f"≤{math.ceil(p * 1e4) / 1e4:.4f}" if is_least else f"{p:.4f}"

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from ...errors import DataError
-from ..tables.text import csv_text, show_difference, show_number
+from ..tables.text import LATEX_SYMBOLS, csv_text, show_difference, show_number
 from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, SuiteCell, SuiteTable, TaskTable, ident
 from .suites_of_board import NOT_RUN
 from .task_tables import main_column, newest_tables
@@ -38,13 +38,9 @@ _HEAD = r"""% Needs \usepackage{booktabs}. Include it with \input, for example i
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "–": "--", "—": "---", "…": r"\ldots{}",
-    "×": r"$\times$", "±": r"$\pm$", "−": r"$-$", "²": r"\textsuperscript{2}", "³": r"\textsuperscript{3}",
-    "∞": r"$\infty$", "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\rightarrow$",
+    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
 }  # fmt: skip
-_GREEK = "alpha beta gamma delta epsilon eta theta kappa lambda mu pi rho sigma tau phi chi omega Delta Sigma Omega"
-_LETTERS = dict(zip("αβγδεηθκλμπρστφχωΔΣΩ", _GREEK.split(), strict=True))
-_LATEX = str.maketrans(_SPECIAL | {letter: rf"$\{name}$" for letter, name in _LETTERS.items()})
+_LATEX = str.maketrans(_SPECIAL) | LATEX_SYMBOLS
 
 
 def unique_name(name: str, taken: set[str]) -> str:

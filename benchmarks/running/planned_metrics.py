@@ -143,13 +143,12 @@ _OF_DATA: Mapping[Need, tuple[str, str]] = {
     "objects": ("needs the objects that were marked in each image", "doc_to_objects"),
 }
 """Needs of metrics for a task, with the key that provides it."""
+NEEDS_ENCODER, NEEDS_JUDGE = "needs a model that encodes images and texts", "needs a model that judges"
+"""Reasons why a metric of a task's list is not run."""
 _NEEDS_MODEL: Mapping[Need, tuple[str, str]] = {
-    "encoder": (
-        "needs a model that encodes images and texts",
-        "Name one with --model, or with --encoder next to a captioner ('bench ls models').",
-    ),
+    "encoder": (NEEDS_ENCODER, "Name one with --model, or with --encoder next to a captioner ('bench ls models')."),
     "judge": (
-        "needs a model that judges",
+        NEEDS_JUDGE,
         "Name one with --judge, such as --judge openai_judge --judge_args model=NAME ('bench ls adapters').",
     ),
 }

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import UsageError, did_you_mean
 from ..protocols.job import Result
 from ..records.task_run import TaskRun
-from .text import csv_text, decimals_for, no_minus_zero, show_difference, show_interval, show_number
+from .text import LATEX_SYMBOLS, csv_text, decimals_for, no_minus_zero, show_difference, show_interval, show_number
 
 FORMATS = ("github", "latex", "csv", "json")
 _WIDEST_REASON = 100
@@ -101,8 +101,13 @@ def tabulated(rows: Sequence[Mapping[str, str]], fmt: str) -> str:
         rows: Column to text, the same columns in each.
         fmt: ``github`` or ``latex``.
     """
+    if fmt == "latex":
+        # A note would be the widest column: comments have them.
+        notes = [f"% {note}\n" for note in dict.fromkeys(row.get("Note", "") for row in rows) if note]
+        columns = [{name: cell for name, cell in row.items() if name != "Note"} for row in rows]
+        return "".join([*notes, _tabulated(columns, fmt).translate(LATEX_SYMBOLS)])
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
-    if fmt != "github" or _width(rows) <= width:
+    if _width(rows) <= width:
         return _tabulated(rows, fmt)
     notes = dict.fromkeys(row["Note"] for row in rows if row.get("Note"))
     numbers = {note: f"[{number}]" for number, note in enumerate(notes, 1)} | {"": ""}

@@ -15,6 +15,16 @@ from collections.abc import Collection
 from html import escape
 from json.encoder import encode_basestring_ascii
 
+_GREEK = "alpha beta gamma delta epsilon eta theta kappa lambda mu pi rho sigma tau phi chi omega Delta Sigma Omega"
+LATEX_SYMBOLS = str.maketrans(
+    {
+        "–": "--", "—": "---", "…": r"\ldots{}", "×": r"$\times$", "±": r"$\pm$", "−": r"$-$",
+        "²": r"\textsuperscript{2}", "³": r"\textsuperscript{3}", "∞": r"$\infty$", "≤": r"$\leq$", "≥": r"$\geq$",
+        "→": r"$\rightarrow$",
+    }
+    | {letter: rf"$\{name}$" for letter, name in zip("αβγδεηθκλμπρστφχωΔΣΩ", _GREEK.split(), strict=True)}
+)  # fmt: skip
+"""Characters that LaTeX cannot print as they are, for ``str.translate``."""
 _FORMULA = re.compile(r"(?![+-][\d.]+\Z)[=+\-@\t\r\n]")
 """Beginning of a text that a spreadsheet takes for a formula; numbers are none."""
 

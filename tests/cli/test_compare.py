@@ -142,7 +142,7 @@ def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, ra
 def test_pearson_brings_williams_test_and_says_that_rows_of_an_image_are_not_independent(bench, rate):
     done = bench("compare", rate("length,rouge_l"), "--statistic", "pearson", "--bootstrap", 50)
     assert "p (Williams)" in done.out
-    assert "Williams' test assumes independent rows; these 180 are of 30 images" in done.err
+    assert "Williams' test assumes independent rows; these 180 are of 30 images" in done.out
 
 
 def test_metrics_of_several_runs_are_compared_and_equal_ones_listed_once(bench, rate):
@@ -180,7 +180,7 @@ def test_csv_has_a_row_a_metric_and_a_row_a_pair_and_latex_a_table_of_each(bench
 def test_a_level_that_the_resamples_cannot_reach_is_said(bench, rate):
     done = bench("compare", rate("length,rouge_l"), "--alpha", "0.01", "--bootstrap", 50)
     assert "99% CI" in done.out
-    assert "no p can fall below 0.0292 after Holm's correction" in done.err
+    assert "no p can fall below 0.0292 after Holm's correction" in done.out
 
 
 # -- captioners
@@ -189,7 +189,7 @@ def test_a_level_that_the_resamples_cannot_reach_is_said(bench, rate):
 def test_captioners_are_compared_by_metrics_that_all_runs_have(bench, caption):
     runs = caption("good", captions(7)), caption("bad", captions(3), metric_list=["rouge_l"])
     bench("compare", *runs, "--metrics", "length", "--bootstrap", 20).failed(
-        2, "metric 'length' is missing from some of the runs", "Metrics of all runs: rouge_l."
+        2, "metric 'length' is not in all of the runs", "Metrics of all runs: rouge_l."
     )
 
 
@@ -230,7 +230,11 @@ def test_captioners_can_be_compared_by_several_metrics_and_corpus_values_are_tol
     assert good[2:4] == ["length", "good"]
     assert 8 <= float(good[4]) <= 11
     assert "mean of sample values" in second
-    assert "BLEU-2 is a corpus value in 'bench run'" in done.err
+    assert "BLEU-2 is a corpus value in 'bench run'" in done.out
+    labelled = bench("compare", *runs, "--metrics", "BLEU-2", "--bootstrap", 50).succeeded()
+    assert labelled.out.partition("\n\n")[0] == second
+    runs = (caption(name, captions(words), metric_list=["bleu_2", "rouge_l"]) for name, words in (("a", 7), ("b", 3)))
+    assert "ROUGE-L" in bench("compare", *runs, "--bootstrap", 50).succeeded().out
 
 
 @pytest.mark.parametrize(
@@ -393,8 +397,8 @@ def test_a_metric_that_failed_is_left_out_and_said(bench, rate, user_metrics, tm
 
     rewrite(run, change)
     done = bench("compare", run, "--bootstrap", 20).succeeded()
-    assert "meteor has no scores in" in done.err
-    assert "Java was not found" in done.err
+    assert "meteor has no scores in" in done.out
+    assert "Java was not found" in done.out
     bench("compare", run, "--metrics", "meteor,length").failed(2, "metric 'meteor' has no scores in")
 
 

@@ -43,7 +43,9 @@ def jsonl(tmp_path: Path) -> Path:
 
 def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, jsonl: Path):
     done = bench("score", jsonl, "--metrics", "length", "bleu_1").succeeded()
-    assert done.err.splitlines()[1:] == [
+    *lines, gap, scale = done.err.splitlines()
+    assert (gap, scale) == ("", "values are unscaled; papers print those of text metrics × 100")
+    assert lines[1:] == [
         "left out: 1 × row not a JSON object (first: captions.jsonl:5)",
         "left out: 1 × row not UTF-8 (first: captions.jsonl:6)",
         "left out: 1 × reference is an empty list (first: no references)",
