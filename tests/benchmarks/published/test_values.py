@@ -105,6 +105,31 @@ def test_kendall_ratios_of_flickr8k_expert_are_those_of_its_labels():
                 assert tau_c.value == pytest.approx(1.00697 * record.value, abs=0.15), record
 
 
+MEANS = ("COCO Karpathy test", "nocaps", "VizWiz", "CC3M")
+
+
+def test_ref_pac_s_plus_plus_has_the_w_of_pac_s_plus_plus_in_the_tables_of_means():
+    # With P = w cos(image, caption) and H its harmonic mean with R, the largest cosine with a reference, R is
+    # P H / (2 P - H), and a cosine is at most 1; means give less than the mean R, as H is concave. With one w, Table 6
+    # has M2's R = 0.699 x 0.791 / (2 x 0.699 - 0.791) = 0.911. Were P printed with 2.5 and H with 2, P would be
+    # 0.559 and R 1.351. Were it the other way, P would be 0.874 and R 0.723, far below CLIP's 0.878.
+    ratios: dict[int, list[float]] = {}
+    rows: dict[tuple[int, str, str | None], dict[str, float]] = {}
+    for record in load("pacspp").records:
+        if record.table in (6, 9, 10, 11) and record.task.startswith(MEANS):
+            rows.setdefault((record.table, record.task, record.model), {})[record.metric] = record.value
+    for (table, task, model), values in rows.items():
+        pac, mean = values["PAC-S++"], values["RefPAC-S++"]
+        ratios.setdefault(table, []).append(pac / values["CLIP-S"])
+        assert pac * mean / (2 * pac - mean) < 0.93, (table, model)
+        if task.startswith("COCO") and mean != pac:  # a misprint of Table 9
+            assert 0.8 * pac * mean / (1.6 * pac - mean) > 1.03, (table, model)
+    # CLIP-S has w = 2.5 and ViT-B/32: so the cosines of PAC-S++ are 0.88 to 1.04 of CLIP's, if its w is 2.5, too;
+    # 1.10 to 1.30, if it is 2. Both can be, and one w holds for all four tables.
+    limits = {table: (round(min(values), 2), round(max(values), 2)) for table, values in ratios.items()}
+    assert limits == {6: (0.88, 0.92), 9: (0.88, 0.95), 10: (0.93, 1.04), 11: (0.97, 1.02)}
+
+
 def test_records_have_at_most_one_of_model_encoder_and_setting():
     for path in FOLDER.glob("*.yaml"):
         for line in path.read_text(encoding="utf-8").splitlines():
