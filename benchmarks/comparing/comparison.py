@@ -343,11 +343,17 @@ def _ranked(
     scored: Sequence[Contestant], paired: PairedEstimates, settings: CompareSettings, higher_is_better: bool
 ) -> tuple[list[RankedValue], list[Pair]]:
     """Return all of them, best first, and all pairs."""
-    level, estimates = 1 - settings.alpha, paired.estimates
+    estimates, shares = paired.estimates, paired.is_share
     ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
     labels = {entry.name: entry.label for entry in scored}
     compared = [
-        RankedValue(name, labels[name], estimates[name].value, estimates[name].resampled.interval(level), letter)
+        RankedValue(
+            name,
+            labels[name],
+            estimates[name].value,
+            estimates[name].resampled.interval(1 - settings.alpha, is_share=shares),
+            letter,
+        )
         for name, letter in ranking.groups.items()
     ]
     pairs = [
@@ -401,13 +407,19 @@ def on_shared_documents(
     ids_of = [run.values("id") for run in runs]
     others = [set(ids) for ids in ids_of[1:]]
     ids = [identity for identity in ids_of[0] if all(identity in other for other in others)]
-    notes = require_same_references(runs, ids)
-    images = dict(zip(ids_of[0], runs[0].values("image"), strict=True))
+    first, notes = runs[0], []
+    if first.record.protocol.takes_metrics:
+        notes = require_same_references(runs, ids)
+    else:
+        require_same_data(runs)
+    images = dict(zip(ids_of[0], first.values("image"), strict=True))
     scores: dict[str, np.ndarray] = {}
     for name, run, its_ids in zip(names, runs, ids_of, strict=True):
         by_id = dict(zip(its_ids, run.scores(metric).tolist(), strict=True))
         scores[name] = np.asarray([by_id[identity] for identity in ids])
-    return ComparedRows([images[identity] for identity in ids], scores), notes
+    categories = dict(zip(ids_of[0], first.values("category"), strict=False))
+    of_ids = [categories[identity] for identity in ids] if categories else []
+    return ComparedRows([images[identity] for identity in ids], scores, categories=of_ids), notes
 
 
 def changes(before: Path, after: Path) -> dict[str, Difference]:

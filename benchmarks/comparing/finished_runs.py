@@ -58,12 +58,13 @@ class FinishedRun:
 
     @cached_property
     def metrics(self) -> dict[str, Mapping[str, Any]]:
-        """Metrics with scores in the samples, each with the settings and versions that decide its values."""
-        columns = set(self.samples.column_names)
+        """Metrics with scores in the samples and what decides their values; or the measures of the protocol."""
+        protocol, columns = self.record.protocol, set(self.samples.column_names)
         return {
             name: origin
-            for name, origin in self.record.made_by.items()
-            if name in columns and self.samples[name].null_count < len(self.samples)
+            for name, origin in (self.record.made_by or {key: {} for key in protocol.measures}).items()
+            if (column := protocol.score_column(name)) in columns
+            and self.samples[column].null_count < len(self.samples)
         }
 
     def short_name(self, runs: Sequence[FinishedRun]) -> str:
@@ -73,7 +74,7 @@ class FinishedRun:
 
     def scores(self, metric: str) -> np.ndarray:
         """Return the score of each sample, NaN where it has none."""
-        return numbers(self.samples[metric])
+        return numbers(self.samples[self.record.protocol.score_column(metric)])
 
     def ratings(self, aspect: str = "") -> Ratings:
         """Return the ratings of each sample, NaN for a rater who gave none; of one aspect, where there are several."""

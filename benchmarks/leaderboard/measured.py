@@ -160,7 +160,13 @@ def _names_of_models(runs: Sequence[BoardRun]) -> dict[tuple[str, ...], str]:
 
 def _metrics_of_several_models(runs: Sequence[BoardRun]) -> set[str]:
     """Return the metrics with several encoders or judges; each of these has a column."""
-    used = {(metric, *models_of_metric(run.record, metric)) for run in runs for metric in run.record.metrics}
+    used = {
+        (metric, *models)
+        for run in runs
+        for metric in run.record.metrics
+        # A measure of the row's own model is no column of its own.
+        if (models := [model for model in models_of_metric(run.record, metric) if model[0] != run.record.model_name])
+    }
     return {metric for metric, count in Counter(metric for metric, *_ in used).items() if count > 1}
 
 
@@ -253,7 +259,7 @@ def _groups(
     metric, records = values[0].result.metric, [value.run.record for value in values]
     origins = [record.made_by.get(metric) for record in records]
     if origins[0] is None:
-        return [], "these are not metrics"
+        return [], "only `bench compare RUN RUN` tests them"
     if any(origin != origins[0] for origin in origins):
         return [], "the settings of the metric differ between runs"
     if records[0].made_by[metric].get("aggregation") == "corpus":

@@ -277,7 +277,9 @@ class Agreement(Protocol[AgreementSettings]):
         first = next(iter(rated.values()))
         n, groups = sum(map(len, first)), len(np.unique(np.concatenate([part.groups for part in first])))
         estimates = paired_bootstrap(statistic, rated, draws)
-        paired = PairedEstimates(estimates, n, groups, statistic.higher_is_better, left_out=rows.left_out)
+        paired = PairedEstimates(
+            estimates, n, groups, statistic.higher_is_better, left_out=rows.left_out, is_share=statistic.is_share
+        )
         if type(statistic) is not Pearson or len(first) > 1:
             return paired
 

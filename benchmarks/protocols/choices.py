@@ -370,6 +370,7 @@ def compare_credit(rows: ComparedRows, draws: Draws) -> PairedEstimates:
         classical=mcnemar,
         supposes_independence="McNemar's test" if len(groups) > images else "",
         left_out=rows.left_out,
+        is_share=True,
     )
 
 

@@ -118,6 +118,7 @@ class PairedEstimates:
         classical: Returns the uncorrected p-value of classical tests of two names; None where none applies.
         supposes_independence: A classical test that does not apply, as it needs rows of distinct images; or empty.
         left_out: Number of samples without a value of some metric, and the total.
+        is_share: Whether they are shares of rows, whose intervals are Wilson's.
     """
 
     estimates: Mapping[str, SpreadEstimate]
@@ -127,6 +128,7 @@ class PairedEstimates:
     classical: Callable[[str, str], dict[str, float | None]] | None = None
     supposes_independence: str = ""
     left_out: tuple[int, int] = (0, 0)
+    is_share: bool = False
 
 
 SettingsT = TypeVar("SettingsT", bound=ProtocolSettings)
@@ -216,6 +218,10 @@ class Protocol(ABC, Generic[SettingsT]):
     def measures(self) -> tuple[str, ...]:
         """Names of its own measures, in place of metrics."""
         return ()
+
+    def score_column(self, metric: str) -> str:
+        """Return the column of ``samples.parquet`` with the values of a metric, or of a measure."""
+        return metric
 
     def needed(self, keys: Set[str]) -> Set[str]:
         """Return the required keys, given the keys of a task."""

@@ -18,6 +18,9 @@ from .bootstrap import finite_value
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, require_finite
 from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
 
+PairedValue = tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray]]
+"""A number of weighted rows (``[n]``), and what gives the ``[n]`` influence of each row on it."""
+
 
 @dataclass(frozen=True)
 class SpreadEstimate:
@@ -87,7 +90,7 @@ def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Dr
     Raises:
         UndefinedStatistic: A value is not finite; the message names the metric.
     """
-    means: dict[str, tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray]]] = {}
+    means: dict[str, PairedValue] = {}
     for name, column in values.items():
         require_finite(column, f"values of '{name}'")
 
@@ -95,8 +98,19 @@ def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Dr
             return dot(weights, column) / float(weights.sum())
 
         means[name] = mean, partial(influence_of_mean, column)
-    spreads, ones = spreads_of_values(means, groups, draws), np.ones(len(groups))
-    return {name: SpreadEstimate(finite_value(mean, ones), spreads[name]) for name, (mean, _) in means.items()}
+    return paired_values(means, groups, draws)
+
+
+def paired_values(values: Mapping[str, PairedValue], groups: np.ndarray, draws: Draws) -> dict[str, SpreadEstimate]:
+    """Return numbers of the same rows, on all rows and as they scatter over the same images.
+
+    Args:
+        values: Name to the number.
+        groups: ``[n]`` integers: which image a row belongs to.
+        draws: The resamples.
+    """
+    spreads, ones = spreads_of_values(values, groups, draws), np.ones(len(groups))
+    return {name: SpreadEstimate(finite_value(value, ones), spreads[name]) for name, (value, _) in values.items()}
 
 
 def difference(first: SpreadEstimate, second: SpreadEstimate, level: float = 0.95) -> Difference:

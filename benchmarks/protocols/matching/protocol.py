@@ -15,10 +15,13 @@ import numpy as np
 
 from ...inputs.failures import Failure, FailureLog
 from ...inputs.recorded import RecordedCheck
-from ...statistics.contract import Statistics, UndefinedStatistic
+from ...statistics import Draws
+from ...statistics.contract import Statistic, Statistics, UndefinedStatistic
+from ...statistics.paired import paired_values
 from ...statistics.rated_rows import first_seen
 from ..checks import no_rows, run_checks
-from ..contract import Protocol, unscored_shard
+from ..choices import compare_credit
+from ..contract import ComparedRows, PairedEstimates, Protocol, unscored_shard
 from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
 from .documents import SHAPE_KEYS, MatchEntry, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
@@ -79,7 +82,7 @@ class Matching(Protocol[MatchingSettings]):
         "Every entry is an image or a crop of one, with captions and negatives; similarity is the cosine of the "
         "model's features, in float32, or the score of a model that looks at image and text together. An image with "
         "an unreadable crop is excluded with all of its entries. Accuracy is the share of entries that are right; its "
-        "interval is a bootstrap over images, with the hits of their entries; groups are not formed anew. "
+        "interval is over images, with the hits of their entries; groups of entries stay as they are. "
         "Texts longer than the model's context are truncated, and counted in run.json; so are choices whose texts are "
         "then equal. Image-blind baselines are given next to it."
     )
@@ -91,11 +94,16 @@ class Matching(Protocol[MatchingSettings]):
     counted = "entries: images, or parts of them, with their captions"
     steps = ("matches",)
     sample = "entry"
+    comparable = True
 
     @property
     def measures(self) -> tuple[str, ...]:
         """The measures of the task: three for squares, else one."""
         return _SQUARE if self.settings.measure == "square" else (self.settings.measure,)
+
+    def score_column(self, metric: str) -> str:
+        """Return the column with the hits of a measure."""
+        return f"{metric}_hit" if metric in _SQUARE else "hit"
 
     def needed(self, keys: Set[str]) -> Set[str]:
         """Return the keys of the documents' shape."""
@@ -148,6 +156,21 @@ class Matching(Protocol[MatchingSettings]):
             for place in range(len(self.measures))
             for category, mask, of_part in parts
         ]
+
+    def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
+        """Return the accuracies of models on the same entries, with McNemar's test where there are no categories."""
+        if not rows.categories:
+            return compare_credit(rows, draws)
+        names = list(dict.fromkeys(rows.categories))
+        means = CategoryMeans(names, np.array([names.index(name) for name in rows.categories]), self.settings)
+        accuracies = {
+            name: (partial(means.value, credit), partial(means.influence, credit))
+            for name, credit in rows.scores.items()
+        }
+        groups = first_seen(rows.images)
+        return PairedEstimates(
+            paired_values(accuracies, groups, draws), means.rows, int(groups.max()) + 1, is_share=True
+        )
 
     def _result(
         self, job: Job, collected: Collected, place: int, category: str, rows: np.ndarray, means: CategoryMeans

@@ -11,6 +11,7 @@ from capbench.benchmarks.protocols.contract import ComparedRows, PairedEstimates
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.matching.protocol import Matching, MatchingSettings
 from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings
+from capbench.benchmarks.protocols.yes_no import YesNo
 from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.classical import williams_test
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
@@ -124,7 +125,24 @@ def test_captioners_are_compared_by_the_mean_over_the_documents_that_all_caption
         GenerateUntil(ProtocolSettings()).compare(ComparedRows(["a", "b"], values), None, DRAWS)
 
 
+def test_models_are_compared_by_hits_and_each_category_weighs_the_same():
+    hits = {"first": np.array([1.0, 1.0, 0.0, 1.0, 1.0]), "second": np.array([0.0, 1.0, 0.0, 1.0, 0.0])}
+    protocol = Matching(MatchingSettings())
+    plain = protocol.compare(ComparedRows(list("aabbc"), hits), None, DRAWS)
+    assert {name: estimate.value for name, estimate in plain.estimates.items()} == {"first": 0.8, "second": 0.4}
+    assert (plain.n, plain.groups, plain.is_share) == (5, 3, True)
+    assert plain.classical is not None
+    assert plain.classical("first", "second")["McNemar"] == binomtest(2, 2).pvalue
+    by_category = protocol.compare(ComparedRows(list("aabbc"), hits, categories=list("ppppq")), None, DRAWS)
+    # 3 of 4 and 1 of 1; 2 of 4 and 0 of 1.
+    assert {name: estimate.value for name, estimate in by_category.estimates.items()} == {
+        "first": 0.875,
+        "second": 0.25,
+    }
+    assert (by_category.n, by_category.groups, by_category.is_share) == (5, 3, True)
+
+
 def test_protocol_whose_runs_cannot_be_compared_says_so():
-    assert not Matching.comparable
-    with pytest.raises(NotImplementedError, match="Matching does not compare runs"):
-        Matching(MatchingSettings()).compare(ComparedRows([], {}), None, DRAWS)
+    assert not YesNo.comparable
+    with pytest.raises(NotImplementedError, match="YesNo does not compare runs"):
+        YesNo(YesNo.Settings()).compare(ComparedRows([], {}), None, DRAWS)

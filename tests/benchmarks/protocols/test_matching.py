@@ -16,6 +16,9 @@ from tiny_dci import ENTRIES, edit
 import capbench
 from capbench.adapters import Encoded, ImageHandle, aliases
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
+from capbench.benchmarks.leaderboard.build import board_of
+from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.run import Run
 from capbench.errors import DataError, TaskError, UsageError
@@ -98,6 +101,25 @@ def test_adapters_of_two_libraries_agree_on_every_entry(dci: Path, tiny_clip: Ti
     by_open_clip = evaluate(tiny_encoder, dci)
     for task in RELEASED:
         assert hits(by_transformers[task]) == hits(by_open_clip[task])
+
+
+def test_two_models_are_compared_by_their_hits_and_have_one_column_of_the_leaderboard(
+    dci: Path, tiny_clip: TinyClip, tiny_encoder, tmp_path: Path
+):
+    other = {"preprocess": "transformers", "device": "cpu", "pretrained": str(tiny_clip.hf_folder)}
+    runs = [
+        evaluate(model, dci, "dci_all_neg", model_args=arguments, output_path=tmp_path / "runs")["dci_all_neg"]
+        for model, arguments in (("hf_clip", other), (tiny_encoder, ""))
+    ]
+    folders = [run.folder for run in runs if run.folder]
+    (comparison,) = compare_runs(folders, CompareSettings(resamples=50))
+    assert (comparison.metric_label, comparison.subject, comparison.n, comparison.images) == ("Neg", "model", 25, 5)
+    shares = {run.record.model_name: hits(run).count("1") / 25 for run in runs}
+    assert {entry.name: entry.value for entry in comparison.compared} == shares
+    (table,) = board_of(*collect(tmp_path / "runs", build_index()), build_index()).tables
+    assert [column.label for column in table.columns] == ["Neg"]
+    measured = [row for row in table.rows if row.kind == "measured"]
+    assert {row.name: row.cells[0] and row.cells[0].value for row in measured} == shares
 
 
 class Counting(OpenClipEncoder):
