@@ -27,27 +27,29 @@ def elements(path: Path) -> Iterator[Any]:
     yield from _read(path, "array", _Reader.elements)
 
 
-def members(path: Path) -> Iterator[tuple[str, Any]]:
+def members(path: Path, hint: str = "") -> Iterator[tuple[str, int, Any]]:
     """Yield the elements of the arrays that a file's one JSON object holds: ``{"images": [...], ...}``.
 
     Args:
         path: The file. ``{`` is its first character, spaces aside.
+        hint: What to do if it is missing.
 
     Yields:
-        The key of an array, and one of its elements; in the file's order. Values that are no array are passed over.
+        The key of an array, the number of an element and the element; in the file's order. Values that are no array are
+        passed over.
 
     Raises:
         DataError: Missing, not UTF-8, or not a JSON object; elements before the fault are yielded.
     """
-    yield from _read(path, "object", _Reader.members)
+    yield from _read(path, "object", _Reader.members, hint)
 
 
-def _read(path: Path, kind: str, elements: Callable[[_Reader], Iterator[Any]]) -> Iterator[Any]:
+def _read(path: Path, kind: str, elements: Callable[[_Reader], Iterator[Any]], hint: str = "") -> Iterator[Any]:
     try:
         with path.open(encoding="utf-8-sig") as text:
             yield from elements(_Reader(path, kind, text.read))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{path}: cannot be read: {error.strerror}", hint) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8: {error}", "Is the file complete?") from error
 
@@ -74,7 +76,7 @@ class _Reader:
         for _ in self._entries("[", "]"):
             yield self._element()
 
-    def members(self) -> Iterator[tuple[str, Any]]:
+    def members(self) -> Iterator[tuple[str, int, Any]]:
         for _ in self._entries("{", "}"):
             key = self._element()
             if not isinstance(key, str):
@@ -83,8 +85,8 @@ class _Reader:
                 raise self._fault(f"expected ':' after the key '{key:.40}'")
             self._at += 1
             if self._next() == "[":
-                for element in self.elements():
-                    yield key, element
+                for number, element in enumerate(self.elements()):
+                    yield key, number, element
             else:
                 self._element()
 

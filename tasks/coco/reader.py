@@ -31,12 +31,9 @@ def karpathy(folder: Path, split: str = "test", instances: str | None = None) ->
         DataError: A file is missing or not of its format.
     """
     rows: dict[int, Row] = {}
-    require_file(folder / KARPATHY, _HINT)
-    number = -1
-    for kind, entry in members(folder / KARPATHY):
+    for kind, number, entry in members(folder / KARPATHY, _HINT):
         if kind != "images":
             continue
-        number += 1
         if not isinstance(entry, dict) or not isinstance(entry.get("split"), str):
             yield BadRow(f"{KARPATHY}[{number}]", "has no split")
         elif entry["split"] == split:
@@ -129,13 +126,10 @@ def read_captions(
     """
     captioned = CaptionedImages()
     captions: dict[int, list[str]] = {}
-    seen = {"images": -1, "annotations": -1}
-    require_file(path, hint)
-    for kind, entry in members(path):
-        if kind not in seen:
+    for kind, number, entry in members(path, hint):
+        if kind not in ("images", "annotations"):
             continue
-        seen[kind] += 1
-        place = f"{path.name}: {kind}[{seen[kind]}]"
+        place = f"{path.name}: {kind}[{number}]"
         identity = identity_of(entry, "id" if kind == "images" else "image_id")
         if kind == "images":
             if identity is None or not isinstance(entry.get("file_name"), str):
@@ -175,14 +169,11 @@ def read_objects(path: Path, wanted: Container[int], hint: str) -> tuple[dict[in
     categories: dict[int, set[int]] = {}
     names: dict[int, str] = {}
     bad_rows: list[BadRow] = []
-    number = -1
-    require_file(path, hint)
-    for kind, entry in members(path):
+    for kind, number, entry in members(path, hint):
         if kind == "images":
             if (identity := identity_of(entry, "id")) is not None and identity in wanted:
                 categories.setdefault(identity, set())
         elif kind == "annotations":
-            number += 1
             identity, category = identity_of(entry, "image_id"), identity_of(entry, "category_id")
             if identity is None or category is None:
                 bad_rows.append(BadRow(f"{path.name}: annotations[{number}]", "has no image_id and category_id"))
@@ -197,17 +188,7 @@ def read_objects(path: Path, wanted: Container[int], hint: str) -> tuple[dict[in
     return {image: sorted(names[category] for category in marked) for image, marked in categories.items()}, bad_rows
 
 
-def require_file(path: Path, hint: str) -> None:
-    """Raise if a file is not there.
-
-    Raises:
-        DataError: So it is.
-    """
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file", hint)
-
-
-def identity_of(entry: Any, key: str) -> int | None:
-    """Return a whole number that an entry holds; None if it holds none there."""
-    value = entry.get(key) if isinstance(entry, Mapping) else None
+def identity_of(entry: Any, *keys: str) -> int | None:
+    """Return a whole number that an entry holds under the first key that it has; None if it holds none there."""
+    value = next((entry[key] for key in keys if key in entry), None) if isinstance(entry, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None

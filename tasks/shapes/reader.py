@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ...rows import Row
 from ..schema import require_choice
-from .accounts import SceneAccount
 from .clips import clip_candidates, clip_references, sample_clip
 from .crops import NEGATIVES, crops_of
 from .describing import detailed_reference, short_references
@@ -53,7 +53,7 @@ def detailed_captions(scenes: int = 200) -> Iterator[Row]:
     """
     for scene in _scenes(_DETAILED, scenes):
         candidates = detailed_candidates(scene)
-        yield from _rated(scene, candidates, 5, [detailed_reference(scene)])
+        yield from _rated(scene.seed, _picture(scene), candidates, 5, [detailed_reference(scene)])
 
 
 def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") -> Iterator[Row]:
@@ -70,7 +70,7 @@ def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") 
     require_choice("faults", faults, tuple(_CANDIDATES))
     for scene in _scenes(_EXPERT, scenes, split):
         candidates = _CANDIDATES[faults](scene)
-        yield from _rated(scene, candidates, 4, short_references(scene))
+        yield from _rated(scene.seed, _picture(scene), candidates, 4, short_references(scene))
 
 
 def pairs(scenes: int = 200) -> Iterator[Row]:
@@ -157,18 +157,8 @@ def clips(clips: int = 100) -> Iterator[Row]:
     """
     for seed in range(_CLIPS, _CLIPS + clips):
         clip = sample_clip(seed)
-        candidates = clip_candidates(clip)
-        references = clip_references(clip)
-        rated = ratings(seed, [candidate.f1 for candidate in candidates], 1, 5)
-        for candidate, of_raters in zip(candidates, rated, strict=True):
-            yield {
-                "id": f"{seed}-{candidate.grade}",
-                "video": f"clip-{seed}",
-                "pixels": DrawnClip(clip),
-                "candidate": candidate.text,
-                "references": references,
-                "ratings": of_raters,
-            }
+        picture = {"video": f"clip-{seed}", "pixels": DrawnClip(clip)}
+        yield from _rated(seed, picture, clip_candidates(clip), 5, clip_references(clip))
 
 
 def _scenes(first: int, count: int, split: str = "test", least: int = 2) -> Iterator[Scene]:
@@ -186,12 +176,14 @@ def _boxes(scene: Scene) -> list[list[float]]:
     return [[edge * SIDE for edge in thing.box] for thing in scene.things]
 
 
-def _rated(scene: Scene, candidates: list[Graded[SceneAccount]], highest: int, references: list[str]) -> Iterator[Row]:
-    rated = ratings(scene.seed, [candidate.f1 for candidate in candidates], 1, highest)
+def _rated(
+    seed: int, picture: Row, candidates: Sequence[Graded[Any]], highest: int, references: list[str]
+) -> Iterator[Row]:
+    rated = ratings(seed, [candidate.f1 for candidate in candidates], 1, highest)
     for candidate, of_raters in zip(candidates, rated, strict=True):
         yield {
-            **_picture(scene),
-            "id": f"{scene.seed}-{candidate.grade}",
+            **picture,
+            "id": f"{seed}-{candidate.grade}",
             "candidate": candidate.text,
             "references": references,
             "ratings": of_raters,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import DataError
 from ...rows import BadRow, Row, is_number
+from ..coco.reader import identity_of
 from ..json_array import elements
 
 IMAGES = "image_data.json"
@@ -40,7 +41,7 @@ def described(folder: Path, images: int | None = 500, seed: int = 0) -> Iterator
         )
     sizes: dict[int, tuple[float, float]] = {}
     for number, entry in enumerate(elements(folder / IMAGES)):
-        identity = _image_id(entry)
+        identity = identity_of(entry, "image_id", "id")
         size = _numbers(entry, ("width", "height")) if isinstance(entry, Mapping) else None
         if identity is None or size is None or min(size) <= 0:
             yield BadRow(f"{IMAGES}[{number}]", "has no image_id, width and height")
@@ -59,7 +60,7 @@ def described(folder: Path, images: int | None = 500, seed: int = 0) -> Iterator
     boxes: dict[int, list[list[float]]] = {identity: [] for identity in drawn}
     for file, key, kind in BOX_FILES:
         for number, entry in enumerate(elements(folder / file)):
-            identity = _image_id(entry)
+            identity = identity_of(entry, "image_id", "id")
             of_image = entry.get(key) if isinstance(entry, Mapping) else None
             if identity is None or not isinstance(of_image, list):
                 yield BadRow(f"{file}[{number}]", f"has no id of an image, or no list of {key}")
@@ -72,14 +73,6 @@ def described(folder: Path, images: int | None = 500, seed: int = 0) -> Iterator
                         boxes[identity].append(edges)
     for identity in drawn:
         yield {"id": str(identity), "image": f"{identity}.jpg", "boxes": boxes[identity]}
-
-
-def _image_id(entry: Any) -> int | None:
-    """Return the image that an entry is of; files and versions differ in the key."""
-    if not isinstance(entry, Mapping):
-        return None
-    identity = entry.get("image_id", entry.get("id"))
-    return identity if isinstance(identity, int) and not isinstance(identity, bool) else None
 
 
 def _edges(box: Any, width: float, height: float) -> list[float] | str:

@@ -137,7 +137,7 @@ def test_category_without_a_name_is_an_error(folder: Path):
 @pytest.mark.parametrize("name", ["captions", "instances"])
 def test_missing_file_is_an_error_that_says_where_to_get_it(folder: Path, name: str):
     (folder / "annotations" / f"{name}_val2014.json").unlink()
-    with pytest.raises(DataError, match=f"{name}_val2014.json: there is no such file") as caught:
+    with pytest.raises(DataError, match=f"{name}_val2014.json: cannot be read: No such file") as caught:
         list(val2014(folder))
     assert "bench data coco_chair" in caught.value.hint
 
@@ -360,6 +360,6 @@ def test_file_in_place_of_the_folder_is_an_error(genome: Path):
 def test_missing_file_is_named_with_the_call_that_says_where_to_get_it(
     tmp_path: Path, read: Callable[[Path], Any], file: str, data_set: str
 ):
-    with pytest.raises(DataError, match=f"{file}: there is no such file") as caught:
+    with pytest.raises(DataError, match=f"{file}: cannot be read: No such file") as caught:
         list(read(tmp_path))
     assert f"bench data {data_set}" in caught.value.hint
