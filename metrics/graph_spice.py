@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import zipfile
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from functools import cache, cached_property, lru_cache
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property, lru_cache, partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from ..errors import require_all
 from .capture import wordnet as wordnets
-from .capture.matching import Element, pair
 from .capture.parsers import choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
 from .capture.scene_graphs import ParsedCaption, of_references
@@ -259,6 +258,10 @@ def _table() -> SynonymSets:
         return synonyms_of(jar)
 
 
+Compare = Literal["tuples", "merged", "graphs"]
+_VARIANTS: Mapping[Compare, Sequence[str]] = {"tuples": (), "merged": ("merged",), "graphs": ("set match",)}
+
+
 class FactualSpice(GraphMetric):
     """F1 of objects, attributes and relations, compared with those of all references together.
 
@@ -269,6 +272,9 @@ class FactualSpice(GraphMetric):
     ``Scores.parts``: ``precision [n]``, ``recall [n]``.
 
     Args:
+        compare: What is compared: ``tuples``; ``merged``, tuples of which those of one side that are synonyms are one
+            (``merge_tuples_synonyms`` of the released code, ``synonyms`` or not); ``graphs``, 1 where both sides have
+            the same facts, one at least, else 0 (``set_match``).
         synonyms: Whether synonyms match. They are read out of METEOR's jar; Java is not needed.
         parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``, as of ``capture``; this and what follows as of
             :class:`~capbench.metrics.graph_spice.GraphMetric`.
@@ -289,6 +295,7 @@ class FactualSpice(GraphMetric):
 
     def __init__(
         self,
+        compare: Compare = "tuples",
         synonyms: bool = True,
         parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
         parser_model: str | None = None,
@@ -303,36 +310,150 @@ class FactualSpice(GraphMetric):
             lemmatize, empty, wordnet, parser, parser_model,
             revision=parser_revision, input_limit=input_limit, device=device,
         )  # fmt: skip
+        require_choice("compare", compare, get_args(Compare))
         self.synonyms = synonyms
-        self.label = labelled(self, self._others)
+        # Private: the fingerprint has what it stands for.
+        self._what = compare
+        self._merges = compare == "merged"
+        self._matches_synonyms = synonyms and compare != "graphs"
+        self.label = labelled(self, [*_VARIANTS[compare], *self._others])
 
     def check(self) -> None:
         """Raise if the parser, WordNet or METEOR's jar is missing."""
-        require_all(super().check, *([lambda: find_jar(JAR)] if self.synonyms else []))
+        require_all(super().check, *([lambda: find_jar(JAR)] if self._matches_synonyms or self._merges else []))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses and knows lemmas and synonyms."""
-        return {**super().fingerprint(), **(FINGERPRINT if self.synonyms else {})}
+        return {
+            **super().fingerprint(),
+            **({} if self._what == "tuples" else {"compare": self._what}),
+            **(FINGERPRINT if self._matches_synonyms else {}),
+            **({"merged": FINGERPRINT["synonyms"]} if self._merges else {}),
+        }
 
     def _compare(
         self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
     ) -> list[tuple[float, float, float]]:
-        return [self._row(tuples(candidate), tuples(references)) for candidate, references in pairs]
+        return [self._row(*pair) for pair in pairs]
 
-    def _row(self, candidate: list[Fact], references: list[Fact]) -> tuple[float, float, float]:
-        """Return F1, precision and recall of tuples."""
-        matched = 0
-        for size in (1, 2, 3):
-            left, right = ([Element(words) for words in side if len(words) == size] for side in (candidate, references))
-            pairing = pair(left, right, _are_synonyms if self.synonyms else None)
-            matched += len(pairing.equal) + len(pairing.synonymous)
-        precision = matched / len(candidate) if candidate else 0.0
-        recall = matched / len(references) if references else 0.0
-        return 2 * precision * recall / (precision + recall) if matched else 0.0, precision, recall
+    def _row(self, candidate: frozenset[Fact], references: frozenset[Fact]) -> tuple[float, float, float]:
+        if self._what == "graphs":
+            same = float(bool(candidate) and candidate == references)
+            return same, same, same
+        left, right = (
+            merged(tuples(facts), synonym_sets) if self._merges else [[{word} for word in row] for row in tuples(facts)]
+            for facts in (candidate, references)
+        )
+        return _f1(matches(left, right, synonym_sets if self.synonyms else None), len(left), len(right))
 
 
-def _are_synonyms(word: str, other: str) -> bool:
-    return not synonym_sets(word).isdisjoint(synonym_sets(other))
+def _f1(matched: int, candidates: int, references: int) -> tuple[float, float, float]:
+    """Return F1, precision and recall from the numbers of tuples: matched, the candidate's, the references'."""
+    precision = matched / candidates if candidates else 0.0
+    recall = matched / references if references else 0.0
+    return 2 * precision * recall / (precision + recall) if matched else 0.0, precision, recall
+
+
+Words = set[str]
+"""Synonyms."""
+Merged = list[Words]
+"""A tuple, each of its words with its synonyms."""
+Synonyms = Callable[[str], frozenset[int]]
+"""Returns the synonym sets of a word or phrase."""
+
+
+def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
+    """Return tuples without duplicates, synonyms included.
+
+    Words of no synonym set are merged with nothing, themselves included, so that a tuple with such a word stays.
+
+    Args:
+        facts: The tuples of a graph, in the order of their letters.
+        synonyms: Returns the synonym sets of a word or phrase.
+    """
+    of_facts = [[{word} for word in fact] for fact in facts]
+    of_size = {size: [words for words in of_facts if len(words) == size] for size in (1, 2, 3)}
+    objects = _grouped([words[0] for words in of_size[1]], synonyms)
+    _widen([words[0] for words in of_size[1]], objects, synonyms)
+    for place in (0, 2):
+        named = [words[place] for words in of_size[3]]
+        objects = _grouped(named, synonyms, objects)
+        _widen(named, objects, synonyms)
+    for size in (2, 3):
+        said = [words[1] for words in of_size[size]]
+        _widen(said, _grouped(said, synonyms), synonyms)
+    groups: list[Merged] = []
+    for entry in of_facts:
+        alike = next((number for number, other in enumerate(groups) if _means(entry, other, synonyms)), None)
+        if alike is None:
+            groups.append(entry)
+        else:
+            groups[alike] = [a | b for a, b in zip(entry, groups[alike], strict=True)]
+    return groups
+
+
+def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None) -> int:
+    """Return how many tuples match one to one: those with all words in common first, then those of synonyms.
+
+    Greedy in the given order: each of the candidate takes the first of the reference that is free.
+
+    Args:
+        candidate: The candidate's tuples.
+        reference: The references' tuples.
+        synonyms: As of :func:`merged`; None where synonyms do not match.
+    """
+    left, free = _unmatched(candidate, reference, _shares)
+    if synonyms is not None:
+        left, _ = _unmatched(left, free, partial(_means, synonyms=synonyms))
+    return len(candidate) - len(left)
+
+
+def _unmatched(
+    candidate: Iterable[Merged], reference: Iterable[Merged], fits: Callable[[Merged, Merged], bool]
+) -> tuple[list[Merged], list[Merged]]:
+    """Return the tuples of both sides that are left where each of the candidate takes the first that fits."""
+    left, free = list[Merged](), list(reference)
+    for fact in candidate:
+        place = next((number for number, other in enumerate(free) if fits(fact, other)), None)
+        if place is None:
+            left.append(fact)
+        else:
+            del free[place]
+    return left, free
+
+
+def _grouped(named: Iterable[Words], synonyms: Synonyms, known: list[Words] | None = None) -> list[Words]:
+    """Return the groups of words that share a synonym set; where groups are known, these, with more words each."""
+    groups = [] if known is None else list(known)
+    for words in named:
+        synsets = _sets(words, synonyms)
+        alike = next((number for number, group in enumerate(groups) if synsets & _sets(group, synonyms)), None)
+        if alike is not None:
+            groups[alike] = groups[alike] | words
+        elif known is None:
+            groups.append(words)
+    return groups
+
+
+def _widen(named: Iterable[Words], groups: Sequence[Words], synonyms: Synonyms) -> None:
+    """Add to words all those of the first group that they share a synonym set with."""
+    for words in named:
+        synsets = _sets(words, synonyms)
+        words |= next((group for group in groups if synsets & _sets(group, synonyms)), set())
+
+
+def _sets(words: Iterable[str], synonyms: Synonyms) -> frozenset[int]:
+    return frozenset().union(*map(synonyms, words))
+
+
+def _shares(fact: Merged, other: Merged) -> bool:
+    return len(fact) == len(other) and all(a & b for a, b in zip(fact, other, strict=True))
+
+
+def _means(fact: Merged, other: Merged, synonyms: Synonyms) -> bool:
+    return len(fact) == len(other) and all(
+        _sets(a, synonyms) & _sets(b, synonyms) for a, b in zip(fact, other, strict=True)
+    )
 
 
 Fact = tuple[str, ...]

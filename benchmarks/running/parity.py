@@ -340,11 +340,13 @@ def _spice() -> np.ndarray:
         for metric, settings in (
             ("factual_spice", {}),
             ("factual_spice", {"synonyms": False}),
+            ("factual_spice", {"compare": "merged"}),
+            ("factual_spice", {"compare": "graphs"}),
             ("soft_spice", encoder),
             ("soft_spice", {"both_ways": True, **encoder}),
         )
     ]
-    names = ("spice", "exact", "soft_spice", "both")
+    names = ("spice", "exact", "merged", "set_match", "soft_spice", "both")
     return differences(ours, [[case[name] for case in golden] for name in names])
 
 

@@ -17,6 +17,7 @@ from capbench.errors import MetricError, UsageError
 from capbench.metrics import Context, Metric, Scores, build_metric
 from capbench.metrics.capture.factual import FactualParser
 from capbench.metrics.golden import golden_items, read_golden
+from capbench.metrics.graph_spice import merged
 from capbench.tasks.shapes.reader import foils
 
 pytestmark = pytest.mark.usefixtures("minilm_in_memory")
@@ -55,6 +56,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     [
         ("factual_spice", "spice", {}),
         ("factual_spice", "exact", {"synonyms": False}),
+        ("factual_spice", "merged", {"compare": "merged"}),
+        ("factual_spice", "merged_exact", {"compare": "merged", "synonyms": False}),
+        ("factual_spice", "set_match", {"compare": "graphs"}),
         ("soft_spice", "soft_spice", {}),
         ("soft_spice", "both", {"both_ways": True}),
     ],
@@ -196,7 +200,9 @@ def test_true_captions_of_scenes_stand_above_those_with_a_wrong_shape():
 
 def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_value(on_graphs):
     assert build_metric("factual_spice", {}).label == "SPICE (FACTUAL)"
-    assert build_metric("factual_spice", {"parser": "grammar"}).label == "SPICE (FACTUAL) (grammar)"
+    assert build_metric("factual_spice", {"compare": "graphs"}).label == "SPICE (FACTUAL) (set match)"
+    merged = build_metric("factual_spice", {"compare": "merged", "parser": "grammar"})
+    assert merged.label == "SPICE (FACTUAL) (merged, grammar)"
     assert build_metric("soft_spice", {"device": "cpu"}).label == "soft-SPICE"
     both = build_metric("soft_spice", {"both_ways": True, "parser": "grammar", "encoder": "x/other"})
     assert both.label == "soft-SPICE (both ways, grammar, other)"
@@ -208,12 +214,40 @@ def test_label_names_what_is_not_released_and_the_fingerprint_what_decides_a_val
     exact = on_graphs("factual_spice", ["( dog )"], synonyms=False).fingerprint()
     assert exact["synonyms"] is False
     assert on_graphs("factual_spice", ["( dog )"]).fingerprint()["synonyms"] != exact["synonyms"]
+    # Merging asks the tables whether synonyms match or not; whole graphs are compared without them.
+    assert "compare" not in exact
+    merged = [
+        on_graphs("factual_spice", ["( dog )"], compare="merged", synonyms=synonyms).fingerprint()
+        for synonyms in (False, True)
+    ]
+    assert merged[0] != merged[1]
+    assert all(fingerprint["compare"] == "merged" and "WordNet" in fingerprint["merged"] for fingerprint in merged)
+    whole = on_graphs("factual_spice", ["( dog )"], compare="graphs").fingerprint()
+    assert (whole["compare"], whole["synonyms"], "merged" in whole) == ("graphs", True, False)
 
 
+def test_words_are_merged_over_one_that_is_like_both_wherever_they_stand():
+    # "a" and "b" have nothing in common, "c" has with both; "q" is in no set, not even one with itself.
+    sets = {"a": {1}, "b": {2}, "c": {1, 2}, "r": {5}, "z": {6}}
+    names = [(name,) for name in "abcz"]
+    said = [(name, "r", "z") for name in "abc"]
+
+    def synonyms(word: str) -> frozenset[int]:
+        return frozenset(sets.get(word, ()))
+
+    abc = set("abc")
+    assert merged(names, synonyms) == [[abc], [{"z"}]]
+    assert merged([*names, *said], synonyms) == [[abc], [{"z"}], [abc, {"r"}, {"z"}]]
+    mirrored = [tuple(reversed(words)) for words in said]
+    assert merged([*names, *mirrored], synonyms) == [[abc], [{"z"}], [{"z"}, {"r"}, abc]]
+    assert merged([("q",), ("q", "r")], synonyms) == [[{"q"}], [{"q"}, {"r"}]]
+
+
+@pytest.mark.parametrize("compare", ["tuples", "merged", "graphs"])
 @pytest.mark.parametrize("graph", [" ", "( )"])
-def test_graphs_that_say_nothing_score_0_unless_empty_texts_are_compared(on_graphs: Callable[..., Metric], graph: str):
+def test_graphs_that_say_nothing_are_not_the_same(on_graphs: Callable[..., Metric], graph: str, compare: str):
     for empty, value in (("nothing", 0), ("phrase", 1)):
-        scores = scored(on_graphs, "factual_spice", graph, graph, empty=empty)
+        scores = scored(on_graphs, "factual_spice", graph, graph, compare=compare, empty=empty)
         assert scores.values.tolist() == [value]
 
 
@@ -233,6 +267,8 @@ def test_what_is_missing_is_said_before_anything_is_scored(on_graphs: Callable[.
 
 def test_synonyms_need_the_jar_and_exact_words_do_not(on_graphs, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MetricError, match=r"meteor-1\.5\.jar is missing"):
-        on_graphs("factual_spice", ["( dog )"]).check()
+    for settings in ({}, {"compare": "merged", "synonyms": False}):
+        with pytest.raises(MetricError, match=r"meteor-1\.5\.jar is missing"):
+            on_graphs("factual_spice", ["( dog )"], **settings).check()
     on_graphs("factual_spice", ["( dog )"], synonyms=False).check()
+    on_graphs("factual_spice", ["( dog )"], compare="graphs").check()
