@@ -10,6 +10,7 @@ folder next to the alias file. Models of open_clip are named by architecture and
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -179,8 +180,8 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     """Return the model that ``--model`` and ``--model_args`` name.
 
     Args:
-        model: An alias, an adapter's name, ``captions:FILE`` (for judges ``responses:FILE``), or a folder with a
-            ``model.yaml``, as recipes make them.
+        model: An alias, an adapter's name, ``captions:FILE`` (for judges ``responses:FILE``), or a folder: with a
+            ``model.yaml``, as recipes make them, or with a checkpoint of open_clip or transformers.
         model_args: ``key=value,key=value``, as in lm-eval, JSON, or a mapping; added to an alias's own.
 
     Raises:
@@ -201,10 +202,13 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         require_permitted(requests_of_model(folder, arguments))
         spec = _read_alias(folder.name, _read_yaml(folder / ALIAS_FILE), folder)
     if spec is not None:
-        name = str(arguments.get("name") or spec.name)
-        # Other weights have another source.
-        source = "" if arguments.keys() & {"pretrained", "architecture"} else spec.source
+        # Other weights have another source and name.
+        others = [str(arguments[key]) for key in ("architecture", "pretrained") if key in arguments]
+        name = str(arguments.get("name") or " ".join([spec.name, *others]))
+        source = "" if others else spec.source
         return replace(spec, name=name, source=source, arguments={**spec.arguments, **arguments})
+    if adapter := _adapter_of_folder(Path(model).expanduser()):
+        return resolve_model(adapter, {"name": Path(model).name, "pretrained": model, **arguments})
     if model in adapters:
         names = (arguments.get(key) for key in ("name", "pretrained", "model", "path"))
         return ModelSpec(str(next(filter(None, names), model)), model, arguments)
@@ -213,6 +217,17 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         f"unknown model '{model}'.{did_you_mean(model, known)}",
         "'bench ls models' lists aliases and adapters; captions:FILE serves recorded captions.",
     )
+
+
+def _adapter_of_folder(folder: Path) -> str:
+    """Return the adapter for a checkpoint in a folder, of open_clip or transformers; empty where there is none."""
+    if is_file(folder / "open_clip_config.json"):
+        return "open_clip"
+    if not is_file(folder / "config.json"):
+        return ""
+    # A dual encoder is a "CLIPModel", a captioner a "LlavaForConditionalGeneration".
+    classes = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
+    return "hf_clip" if classes[0].endswith("Model") else "hf"
 
 
 def requests_of_model(folder: Path, overrides: Collection[str] = ()) -> list[Request]:

@@ -96,6 +96,27 @@ def test_folder_with_an_alias_in_it_is_a_model(tmp_path: Path):
         resolve_model(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("files", "adapter"),
+    [
+        ({"open_clip_config.json": {}, "config.json": {"architectures": ["CLIPModel"]}}, "open_clip"),
+        ({"config.json": {"architectures": ["SiglipModel"]}}, "hf_clip"),
+        ({"config.json": {"architectures": ["LlavaForConditionalGeneration"]}}, "hf"),
+    ],
+)
+def test_folder_with_a_checkpoint_is_a_model(tmp_path: Path, files: dict[str, dict], adapter: str):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    spec = resolve_model(str(folder), "dtype=fp32")
+    assert (spec.name, spec.adapter) == ("mine", adapter)
+    assert spec.arguments == {"name": "mine", "pretrained": str(folder), "dtype": "fp32"}
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="unknown model"):
+        resolve_model(str(tmp_path / "empty"))
+
+
 def test_other_weights_than_an_aliass_own_come_from_elsewhere():
     own = list_aliases()["rn50.cc12m"].source
     assert resolve_model("rn50.cc12m", "dtype=bf16").source == own == "timm/resnet50_clip.cc12m"
