@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..adapters.devices import BatchSize, find_device
+from ..adapters.encoders.clip_tokens import reserved_positions
 from ..errors import MetricError, require_counts
 from .contract import Context, Metric, kept, require_choice
 from .items import Items, Scores
@@ -157,7 +158,9 @@ class _Encoder:
         # Byte-level tokenisers (RoBERTa) tell a first word from others unless a space precedes it.
         self.tokenizer = checkpoint.load("AutoTokenizer", add_prefix_space=True)
         self.model = checkpoint.load("AutoModel", config=config, dtype=torch.float32).eval().to(self.device)
-        self.longest = _longest(self.tokenizer, config)
+        # Some tokenizers state no limit, as 1e30.
+        positions = (getattr(config, "max_position_embeddings", None) or 512) - reserved_positions(self.model)
+        self.longest = min(self.tokenizer.model_max_length, positions)
         # Tokens, padding counted, that are encoded, and tokens of pairs that are matched, at once.
         self.encoded, self.matched = BatchSize(_TOKENS_A_BATCH), BatchSize(_TOKENS_A_BATCH)
         if (run := self.count_layers()) != layers:
@@ -294,12 +297,3 @@ def _match(
 
 def _longest_first(lengths: Sequence[int]) -> list[int]:
     return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-
-
-def _longest(tokenizer: Any, config: Any) -> int:
-    """Return how many tokens the encoder takes."""
-    # Some tokenizers state no limit, as 1e30. RoBERTa's positions start behind the padding index.
-    positions = getattr(config, "max_position_embeddings", None) or 512
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        positions -= config.pad_token_id + 1
-    return min(tokenizer.model_max_length, positions)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from .contract import Context, Metric
+from .contract import Context
 from .items import Items, Scores
 from .words import ptb
 from .words.ngrams import MAX_ORDER, Chunk, NGrams, ngrams_of
@@ -18,7 +18,7 @@ TINY = 1e-15
 SMALL = 1e-9
 
 
-class Bleu(Metric):
+class Bleu(ptb.TokenMetric):
     """Geometric mean of clipped n-gram precisions, times the brevity penalty.
 
     The penalty is ``exp(1 - r / c)`` where the candidate's length ``c`` is below the reference length ``r``, else 1.
@@ -28,16 +28,11 @@ class Bleu(Metric):
     candidate, ``candidate_length [n]`` and ``reference_length [n]`` in words.
     """
 
-    splits_words = True
     is_plain = True
     source = "Papineni et al., ACL 2002; pycocoevalcap bleu/bleu_scorer.py (option closest)"
     needs = frozenset({"references"})
     aggregation = "corpus"
     order: ClassVar[int]
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the order and what tokenises."""
-        return {**super().fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""

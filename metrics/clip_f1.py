@@ -25,9 +25,10 @@ from typing import Any, Literal
 import numpy as np
 
 from ..adapters import ImageHandle
+from ..adapters.images.transforms import grouped
 from ..errors import require_counts
 from ..progress import unheard
-from .contract import Context, Metric, Need, grouped, images_of, kept, require_choice
+from .contract import Context, Metric, Need, images_of, kept, require_choice
 from .items import Items, Scores
 from .vectors.features import image_features, over_context, require_encoder, text_features
 

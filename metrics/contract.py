@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -27,8 +27,6 @@ COLUMN_OF: Mapping[Need, str] = {"references": "references", "image": "images", 
 
 BUILT_IN = f"{__name__.partition('.')[0]}."
 """Beginning of the modules of this package: the version tells their code, and tests their needs."""
-
-_Thing = TypeVar("_Thing")
 
 State = Mapping[str, np.ndarray]
 """A metric's state of the whole corpus, or of a part of it: arrays of numbers by name, stored without pickle."""
@@ -95,20 +93,6 @@ def kept(
         if waiting:
             cache.put(producer, waiting)
     return known
-
-
-def grouped(things: Iterable[_Thing], size: Callable[[_Thing], int], most: int) -> Iterator[list[_Thing]]:
-    """Yield neighbours in groups whose sizes add up to no more than ``most``; what is larger is a group alone."""
-    group: list[_Thing] = []
-    total = 0
-    for thing in things:
-        if group and total + size(thing) > most:
-            yield group
-            group, total = [], 0
-        group.append(thing)
-        total += size(thing)
-    if group:
-        yield group
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..adapters import Encoder, ImageHandle, VideoHandle
+from ..adapters.encoders.clip_tokens import cut_to
 from ..adapters.images.file_digests import file_digest
 from ..adapters.images.video import is_recorded
 from ..errors import BenchError, MetricError, require_counts
@@ -464,17 +465,11 @@ def _count(captions: Sequence[str], encoder: Encoder) -> dict[str, Any]:
     counts: Counter[int] = Counter()
     for start in range(0, len(captions), _CAPTIONS_AT_ONCE):
         for ids in encoder.token_ids(captions[start : start + _CAPTIONS_AT_ONCE]):
-            seen = set(cut_to_context(ids, encoder))
+            seen = set(cut_to(encoder.context_length, ids))
             if len(ids) < encoder.context_length:
                 seen.add(_PADDING)
             counts.update(seen)
     return {"captions": len(captions), "counts": {str(token): count for token, count in counts.items()}}
-
-
-def cut_to_context(ids: Sequence[int], encoder: Encoder) -> list[int]:
-    """Return the ids of the tokens that the encoder sees: the first ones, and the end token."""
-    longest = encoder.context_length
-    return list(ids) if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]
 
 
 def _defined_of(features: _Found | str, source: str) -> _Found:
@@ -563,7 +558,7 @@ def token_features(texts: Sequence[str], idf: TokenIdf | None, context: Context)
         for at, states in batch.vectors.items():
             weights = np.ones(len(states))
             if idf is not None and ids is not None:
-                weights = idf.weights(cut_to_context(ids[at], encoder))
+                weights = idf.weights(cut_to(encoder.context_length, ids[at]))
             tokens[texts[at]] = _tokens(states, weights)
     return tokens
 

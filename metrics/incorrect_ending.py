@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .contract import Context, Metric
+from .contract import Context
 from .items import Items, Scores
 from .words import ptb
 
@@ -35,7 +35,7 @@ DETERMINERS = _words(
 FUNCTION_WORDS = PREPOSITIONS | CONJUNCTIONS | DETERMINERS
 
 
-class IncorrectEnding(Metric):
+class IncorrectEnding(ptb.TokenMetric):
     """1 if the last word is a preposition, conjunction or determiner, else 0; the mean is their share.
 
     The paper specifies no more, and its word lists are not released. Chosen here: the last PTB token
@@ -43,7 +43,6 @@ class IncorrectEnding(Metric):
     Of the human captions of COCO 0.5 % end so.
     """
 
-    splits_words = True
     label = "%Incorrect"
     is_share = True
     higher_is_better = False
@@ -51,7 +50,7 @@ class IncorrectEnding(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the words and what tokenises."""
-        return {**super().fingerprint(), "words": sorted(FUNCTION_WORDS), "tokenizer": ptb.FINGERPRINT}
+        return {**super().fingerprint(), "words": sorted(FUNCTION_WORDS)}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""

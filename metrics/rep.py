@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from .contract import Context, Metric
+from .contract import Context
 from .items import Items, Scores
 from .words import ptb
 
 
-class _Rep(Metric):
+class _Rep(ptb.TokenMetric):
     """Number of n-grams less the number of different n-grams, over PTB tokens.
 
     The paper says "the average number of repeated n-grams" and no more; its code is not released. Chosen
@@ -21,15 +21,10 @@ class _Rep(Metric):
     """
 
     order: ClassVar[int]
-    splits_words = True
     is_plain = True
     range = (0.0, math.inf)
     higher_is_better = False
     source = "Sarto et al., PAC-S++, 2024, section 5.8 (paper only; the counting rule is ours)"
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what tokenises."""
-        return {**super().fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from .contract import Context, Metric
+from .contract import Context
 from .items import Items, Scores
 from .words import ptb
 
 BETA = 1.2
 
 
-class RougeL(Metric):
+class RougeL(ptb.TokenMetric):
     """F of precision and recall in the longest common subsequence of words, beta 1.2.
 
     Precision and recall are each the largest over the references, which need not be one reference's.
@@ -23,15 +22,10 @@ class RougeL(Metric):
     ``Scores.parts``: ``precision [n]`` and ``recall [n]``.
     """
 
-    splits_words = True
     is_plain = True
     label = "ROUGE-L"
     needs = frozenset({"references"})
     source = "Lin, WAS 2004; pycocoevalcap rouge/rouge.py"
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what tokenises."""
-        return {**super().fingerprint(), "tokenizer": ptb.FINGERPRINT}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""

@@ -18,7 +18,7 @@ import numpy as np
 from ..atomic_files import temporary_folder
 from ..errors import MetricError, require_all
 from ..paths import cache_folder
-from .contract import PARSEABLE, Context, Metric, kept
+from .contract import PARSEABLE, Context, kept
 from .items import Items, Scores
 from .java import find_jar, find_java, run_java
 from .words import ptb
@@ -26,7 +26,7 @@ from .words import ptb
 _BATCH = 2_000
 
 
-class Spice(Metric):
+class Spice(ptb.TokenMetric):
     """F1 of the objects, attributes and relations of the caption against those of all references together.
 
     The released jar parses and compares; it needs the jars of Stanford CoreNLP 3.6.0, which no package
@@ -46,7 +46,6 @@ class Spice(Metric):
         ValueError: The timeout is not above 0.
     """
 
-    splits_words = True
     longest_caption = PARSEABLE
     label = "SPICE"
     needs = frozenset({"references"})
@@ -65,7 +64,7 @@ class Spice(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what parses and what tokenises."""
-        return {**super().fingerprint(), **_fingerprint(), "tokenizer": ptb.FINGERPRINT}
+        return {**super().fingerprint(), **_fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -223,7 +222,7 @@ def evaluate(texts: Sequence[tuple[str, Sequence[str]]], memory: str, timeout: f
         MetricError: Something is missing, or the jar failed or did not finish in time.
     """
     jars = find_program()
-    names = ids(len(texts))
+    names = list(map(str, range(len(texts))))
     with temporary_folder() as folder:
         question, answer = folder / "question.json", folder / "answer.json"
         question.write_text(
@@ -238,12 +237,6 @@ def evaluate(texts: Sequence[tuple[str, Sequence[str]]], memory: str, timeout: f
         run_java(command(jars, question, answer, memory), "", timeout, "SPICE")
         content = answer.read_text(encoding="utf-8") if answer.is_file() else ""
     return parse(content, names)
-
-
-def ids(count: int) -> list[str]:
-    """Return names for items that sort in the order of the items, as the released wrapper sorts by them."""
-    width = len(str(max(count - 1, 0)))
-    return [f"{number:0{width}}" for number in range(count)]
 
 
 def parse(content: str, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -38,13 +38,18 @@ def clip_token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return [[start, *tokenizer.encode(text), end] for text in texts]
 
 
+def cut_to(length: int, ids: Sequence[int]) -> Sequence[int]:
+    """Return the ids of the tokens that a model of this context sees of a text: the first ones, and the end token."""
+    return ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]
+
+
 def clip_token_rows(ids: Sequence[list[int]], length: int) -> torch.Tensor:
     """Return ids as rows ``[b, length]``: those too long are cut, their last one the end token; 0 fills the others."""
     import torch
 
     rows = torch.zeros(len(ids), length, dtype=torch.long)
     for row, tokens in zip(rows, ids, strict=True):
-        kept = tokens if len(tokens) <= length else [*tokens[: length - 1], tokens[-1]]
+        kept = cut_to(length, tokens)
         row[: len(kept)] = torch.tensor(kept)
     return rows
 

@@ -19,6 +19,7 @@ from ..hf_checkpoint import HfModel, HfSource
 from ..images.handles import ImageHandle
 from ..images.pipeline import ImageBatch, image_batches
 from ..images.transforms import ExactTransform
+from .clip_tokens import cut_to
 from .torch_encoder import TorchBatches
 
 if TYPE_CHECKING:
@@ -128,11 +129,8 @@ class HfPairs(HfModel, TorchBatches, PairwiseEncoder):
         import torch
 
         pairs = [(at, number) for at in texts for number in range(len(texts[at]))]
-        ids = [
-            # The end token stays.
-            ids if len(ids) <= self.context_length else [*ids[: self.context_length - 1], ids[-1]]
-            for ids in self.token_ids([texts[at][number] for at, number in pairs])
-        ]
+        all_ids = self.token_ids([texts[at][number] for at, number in pairs])
+        ids = [cut_to(self.context_length, tokens) for tokens in all_ids]
         scores = {at: np.full(len(texts[at]), np.nan, dtype=np.float32) for at in texts}
 
         def forward(inputs: dict[str, torch.Tensor]) -> torch.Tensor:

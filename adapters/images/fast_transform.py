@@ -129,7 +129,7 @@ class FastTransform(ImageTransform):
         pixels = {n: to_device(image.pixels, self._device) for n, image in enumerate(batch) if n not in encoded}
         failures: dict[int, str] = {}
         areas = {n: image.size[0] * image.size[1] for n, image in encoded.items()}
-        for piece in grouped(areas, _PIXELS_AT_ONCE):
+        for piece in grouped(areas, areas.__getitem__, _PIXELS_AT_ONCE):
             try:
                 decoded = _decode([batch[n].pixels for n in piece], self._device)
             except RuntimeError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .handles import ImageHandle
 from .reading import MAX_PIXELS, UnreadableImage, read_image
@@ -13,6 +13,8 @@ from .reading import MAX_PIXELS, UnreadableImage, read_image
 if TYPE_CHECKING:
     import torch
     from PIL import Image
+
+_Thing = TypeVar("_Thing")
 
 
 @dataclass(frozen=True)
@@ -154,16 +156,16 @@ def check_ratio(handle: ImageHandle, height: int, width: int, resized: Callable[
         )
 
 
-def grouped(sizes: Mapping[int, int], most: int) -> Iterator[list[int]]:
-    """Yield the keys of things in groups, in their order; the sizes of a group sum up to ``most`` unless it is one."""
-    group: list[int] = []
-    room = most
-    for key, size in sizes.items():
-        if group and size > room:
+def grouped(things: Iterable[_Thing], size: Callable[[_Thing], int], most: int) -> Iterator[list[_Thing]]:
+    """Yield neighbours in groups whose sizes add up to no more than ``most``; what is larger is a group alone."""
+    group: list[_Thing] = []
+    total = 0
+    for thing in things:
+        if group and total + size(thing) > most:
             yield group
-            group, room = [], most
-        group.append(key)
-        room -= size
+            group, total = [], 0
+        group.append(thing)
+        total += size(thing)
     if group:
         yield group
 

@@ -179,7 +179,7 @@ class GroundingDinoDetector(HfDetector):
 
         tokens = [self._tokens(phrase) for phrase in phrases]
         boxes, scores = [], []
-        for lot in grouped({number: len(ids) + 1 for number, ids in enumerate(tokens)}, self._room):
+        for lot in grouped(range(len(tokens)), lambda number: len(tokens[number]) + 1, self._room):
             ids, places = self._asked([tokens[number] for number in lot])
             texts = {
                 "input_ids": torch.tensor([ids]),

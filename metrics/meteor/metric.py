@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...adapters.images.transforms import grouped
 from ...errors import MetricError
-from ..contract import PARSEABLE, Context, Metric, grouped, kept
+from ..contract import PARSEABLE, Context, kept
 from ..items import Items, Scores
 from ..words import ptb
 from ..words.ptb import tokenize_text
@@ -195,7 +196,7 @@ def exempt(statistics: np.ndarray) -> np.ndarray:
     return exempted
 
 
-class Meteor(Metric):
+class Meteor(ptb.TokenMetric):
     """Harmonic mean of weighted word matches with the best reference, less a penalty for fragmentation.
 
     With ``P`` and ``R``, the matched shares of the caption's and the reference's words, and ``f``, the chunks of
@@ -216,7 +217,6 @@ class Meteor(Metric):
         ValueError: An argument is out of range.
     """
 
-    splits_words = True
     longest_caption = PARSEABLE
     label = "METEOR"
     needs = frozenset({"references"})
@@ -237,8 +237,7 @@ class Meteor(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return whose alignment it is and what tokenises."""
-        own = {"metric": type(self).__name__, "tokenizer": ptb.FINGERPRINT}
-        return {**own, **meteor_resources.fingerprint()}
+        return {**super().fingerprint(), **meteor_resources.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.

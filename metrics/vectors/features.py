@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...adapters import Encoded, Encoder, ImageHandle, PairwiseEncoder
+from ...adapters.encoders.clip_tokens import cut_to
 from ...adapters.images.handles import digests
 from ...errors import MetricError
 from ..contract import Context, kept
@@ -98,7 +99,7 @@ def seen_tokens(texts: Sequence[str], context: Context) -> np.ndarray:
     if (counts > places).any():
         filled = list(dict.fromkeys(texts[at] for at in np.flatnonzero(counts >= places).tolist()))
         for text, ids in zip(filled, encoder.token_ids(filled), strict=True):
-            kept = np.array([*ids[: places - 1], ids[-1]], dtype=np.int64)
+            kept = np.array(cut_to(places, ids), dtype=np.int64)
             digest = blake2b(kept.tobytes(), digest_size=8).digest()
             numbers[text] = int.from_bytes(digest, "big", signed=True)
     return np.array([numbers.get(text, 0) for text in texts], dtype=np.int64)

@@ -22,7 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from struct import unpack
+from typing import Any
 
+from ..contract import Metric
 from ..items import Items
 from .ptb_rules import CHARACTERS, PIECES, PUNCTUATION, RULES
 
@@ -464,3 +466,13 @@ def references_fault(references: Sequence[str]) -> str | None:
     if not references:
         return "item has no reference"
     return None if any(references) else "no reference has a token after PTB tokenisation"
+
+
+class TokenMetric(Metric):
+    """The base of metrics that compare PTB tokens."""
+
+    splits_words = True
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings and what tokenises."""
+        return {**super().fingerprint(), "tokenizer": FINGERPRINT}

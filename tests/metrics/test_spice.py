@@ -13,7 +13,7 @@ import pytest
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items
 from capbench.metrics import spice as jar_module
-from capbench.metrics.spice import CATEGORIES, CORENLP, Spice, command, find_program, ids, java_version, parse
+from capbench.metrics.spice import CATEGORIES, CORENLP, Spice, command, find_program, java_version, parse
 from capbench.metrics.words.ptb import tokenize_items
 
 RECORDED = json.loads((Path(__file__).parent / "data/spice.json").read_text())["output"]
@@ -112,12 +112,6 @@ def test_command_names_main_class_files_and_released_options(corenlp: Path, tmp_
     assert rest == [
         "edu.anu.spice.SpiceScorer", str(tmp_path / "in.json"), "-out", str(tmp_path / "out.json"), "-subset", "-silent"
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 101, 2000])
-def test_ids_sort_in_the_order_of_the_items(count: int):
-    assert ids(count) == sorted(ids(count))
-    assert len(set(ids(count))) == count
 
 
 def test_output_of_the_jar_is_read_by_id_and_null_is_no_number():

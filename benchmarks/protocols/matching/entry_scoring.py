@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from ....adapters.images.transforms import grouped
 from ....metrics import Items
-from ....metrics.contract import grouped
 from ....progress import ShardProgress
 from ...inputs.encoding import AnyEncoded, EncodedItems, ScoredItems, encode_items
 from ...inputs.failures import Failure, FailureLog, Stage
