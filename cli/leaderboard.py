@@ -32,8 +32,8 @@ test encoders. Of several runs of one row the newest of those with the most docu
 as superseded. Two versions of a task are two tables. Each number is followed by its published value; published rows
 without a run here are shown as published only.
 
-Significance letters: of metrics, those of their run; of captioners, by a paired bootstrap over the captions that all
-of them have a score for (Holm's correction, 5 %).
+Significance letters: of metrics, those of their run; of captioners, by paired t tests over the captions that all of
+them have a score for (Holm's correction, 5 %).
 
 Files of an earlier build that are no longer made are removed; files that are not the leaderboard's stay."""
 

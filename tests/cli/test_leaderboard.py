@@ -27,6 +27,13 @@ def test_leaderboard_of_real_runs_is_built_checked_and_compared(run_small: Bench
     assert same.code == 0 and "No changes." in same.out
 
 
+def test_letters_are_said_to_be_of_the_tests_that_made_them(bench: Bench, tmp_path: Path):
+    assert "of captioners, by paired t tests" in bench("leaderboard", "build", "--help").out
+    (tmp_path / "runs").mkdir()
+    assert bench("leaderboard", "build", "--runs", "runs", "--output", "board").code == 0
+    assert "captioners by paired t tests" in (tmp_path / "board/README.md").read_text(encoding="utf-8")
+
+
 def test_check_of_the_default_folders_fails_with_what_moved_and_what_mends_it(bench: Bench, tmp_path: Path):
     folder = write_record(tmp_path / "results/runs", "one", make_record())
     assert bench("leaderboard", "build").code == 0
