@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
         from ..benchmarks.view.exporting import EXPORT_POLICY, export
         from ..progress import bars
 
-        written = export(Site(runs, pictures, EXPORT_POLICY), options.export, bars()("pages"))
-        print(f"{written:,} files; open {options.export / 'index.html'}")
+        files, size = export(Site(runs, pictures, EXPORT_POLICY), options.export, bars()("pages"))
+        print(f"{files:,} files, {size / 1e6:,.1f} MB; open {options.export / 'index.html'}")
         return 0
 
     from ..benchmarks.view.app import application

@@ -29,15 +29,8 @@ def application(site: Site) -> Starlette:
     """
 
     def page(request: Request) -> Response:
-        status = 200
-        try:
-            text = page_of_address(site, request.scope["path"], request.query_params)
-        except BenchError as error:
-            status = 404 if isinstance(error, NoSuchPageError) else 500
-            heading = "No such page" if status == 404 else "This cannot be shown"
-            text = site.render("message.html", heading=heading, message=error.message, hint=error.hint)
-        # JSON may contain unpaired surrogates, which UTF-8 cannot encode.
-        return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
+        status, content = shown_page(site, request.scope["path"], request.query_params)
+        return Response(content, status, media_type="text/html")
 
     def image(request: Request) -> Response:
         try:
@@ -52,17 +45,26 @@ def application(site: Site) -> Starlette:
     )
 
 
-def page_of_address(site: Site, path: str, query: Mapping[str, str]) -> str:
-    """Return the HTML of a page.
+def shown_page(site: Site, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
+    """Return the HTTP status and the HTML of a page, or of the reason why there is none.
 
     Args:
         site: Renders its pages.
         path: Path of the URL.
         query: Query parameters of the URL.
-
-    Raises:
-        BenchError: The page does not exist or cannot be shown.
     """
+    status = 200
+    try:
+        text = _page(site, path, query)
+    except BenchError as error:
+        status = 404 if isinstance(error, NoSuchPageError) else 500
+        heading = "No such page" if status == 404 else "This cannot be shown"
+        text = site.render("message.html", heading=heading, message=error.message, hint=error.hint)
+    # JSON may contain unpaired surrogates, which UTF-8 cannot encode.
+    return status, text.encode("utf-8", "replace")
+
+
+def _page(site: Site, path: str, query: Mapping[str, str]) -> str:
     match [unquote(part) for part in path.strip("/").split("/")]:
         case [""]:
             return index_page(site, query)

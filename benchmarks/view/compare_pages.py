@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -87,21 +87,25 @@ def _sides(
     site: Site, first: ShownRun, second: ShownRun, query: Mapping[str, str], of_models: bool
 ) -> tuple[Side, Side]:
     """Return the two sides: for captioners, one metric of both runs; else a metric of each run."""
+    runs, samples = (first, second), [site.runs.samples(run) for run in (first, second)]
+    known, other = (
+        [metric for metric in of_run.metrics if metric in run.record.made_by]
+        for run, of_run in zip(runs, samples, strict=True)
+    )
+    if of_models:
+        known = other = [metric for metric in known if metric in other]
+    if not (known and other):
+        raise DataError("the samples of these runs have no scores" + " of the same metric" * of_models)
+    # Sample values of a corpus metric say little: those of BLEU-4 are mostly 0.
+    means = [metric for metric in known if first.record.made_by[metric].get("aggregation") != "corpus"]
+    x = query.get("x") or (means if of_models and means else known)[0]
+    others = [metric for metric in other if first.key != second.key or metric != x]
+    y = x if of_models else query.get("y") or (others or other)[0]
     sides: list[Side] = []
-    for run, name in ((first, "x"), (second, "y")):
-        samples = site.runs.samples(run)
-        known = Side(run, samples, "").metrics
-        if not known:
-            raise DataError("the samples of these runs have no scores")
-        if sides and of_models:
-            chosen = sides[0].metric
-        elif sides and first.key == second.key:
-            chosen = query.get(name) or next((metric for metric in known if metric != sides[0].metric), known[0])
-        else:
-            chosen = query.get(name) or known[0]
-        if chosen not in known:
-            raise NoSuchPageError(f"{run.name} has no metric '{chosen}'", f"Available: {', '.join(known)}.")
-        sides.append(Side(run, samples, chosen))
+    for run, of_run, metrics, metric in zip(runs, samples, (known, other), (x, y), strict=True):
+        if metric not in metrics:
+            raise NoSuchPageError(f"{run.name} has no metric '{metric}'", f"Available: {', '.join(metrics)}.")
+        sides.append(Side(run, of_run, metric, metrics))
     # They are called by their models, their metrics, or else by the runs, whichever differ.
     for names in (
         [side.run.model for side in sides],
@@ -202,18 +206,15 @@ class Side:
         run: Its run.
         samples: The samples of that run.
         metric: The metric.
+        metrics: The metrics to choose from.
         name: What the page calls it.
     """
 
     run: ShownRun
     samples: RunSamples
     metric: str
+    metrics: Sequence[str]
     name: str = ""
-
-    @property
-    def metrics(self) -> list[str]:
-        """All metrics of its samples."""
-        return [metric for metric in self.samples.metrics if metric in self.run.record.made_by]
 
     @property
     def label(self) -> str:

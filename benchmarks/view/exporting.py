@@ -12,10 +12,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...atomic_files import draft_beside
-from ...errors import BenchError, UsageError, writing
+from ...errors import UsageError, writing
 from ...progress import Reporter
-from .app import ASSETS, page_of_address
-from .finding import NOTHING
+from .app import ASSETS, shown_page
 from .sample_pages import picture
 from .site import Site
 
@@ -28,8 +27,8 @@ EXPORT_POLICY = (
 _ADDRESS = re.compile(r'(href|src)="(/[^"]*)"')
 
 
-def export(site: Site, folder: Path, progress: Reporter) -> int:
-    """Write the pages, and return the number of files.
+def export(site: Site, folder: Path, progress: Reporter) -> tuple[int, int]:
+    """Write the pages, and return the numbers of files and of their bytes.
 
     Args:
         site: Renders the pages, with a policy.
@@ -52,59 +51,52 @@ def export(site: Site, folder: Path, progress: Reporter) -> int:
     return written
 
 
-def _write(site: Site, folder: Path, progress: Reporter) -> int:
-    names = {"/": "index.html"}
-    waiting, done = deque(["/"]), set[str]()
+def _write(site: Site, folder: Path, progress: Reporter) -> tuple[int, int]:
+    names, sizes = {"/": "index.html"}, dict[str, int]()
+    waiting = deque(["/"])
+
+    def put(name: str, content: bytes) -> None:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        sizes[name] = len(content)
 
     def name_of(address: str) -> str:
-        """Return the file of a URL; unknown URLs give the first page."""
+        """Return the file of a URL; it is written, or will be if it is a page."""
         if address not in names:
-            try:
-                names[address], content = _file(site, address)
-            except BenchError:
-                names[address], content = "index.html", None
+            names[address], content = _file(site, address)
             if content is None:
                 waiting.append(address)
-            elif names[address] not in done:
-                _put(folder / names[address], content)
-                done.add(names[address])
+            elif names[address] not in sizes:
+                put(names[address], content)
         return names[address]
 
     while waiting:
         address = waiting.popleft()
-        if names[address] in done:
-            continue
-        done.add(names[address])
-        parts = urlsplit(address)
-        text = page_of_address(site, parts.path, dict(parse_qsl(parts.query)))
         own = names[address]
+        parts = urlsplit(address)
+        _, page = shown_page(site, parts.path, dict(parse_qsl(parts.query)))
 
         def relative(match: re.Match[str], own: str = own) -> str:
             path, sharp, part = unescape(match[2]).partition("#")
             to = posixpath.relpath(name_of(path), posixpath.dirname(own) or ".")
             return f'{match[1]}="{escape(to + sharp + part)}"'
 
-        _put(folder / own, _ADDRESS.sub(relative, text).encode("utf-8", "replace"))
-        progress(len(done), len(set(names.values())))
-    return len(done)
-
-
-def _put(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+        put(own, _ADDRESS.sub(relative, page.decode()).encode())
+        progress(len(sizes), len(sizes) + len(waiting))
+    return len(sizes), sum(sizes.values())
 
 
 def _file(site: Site, address: str) -> tuple[str, bytes | None]:
-    """Return the file name for a URL, and the content if it is not a page."""
+    """Return the file name for a URL, and the content if it is not a page; equal images share a file."""
     parts = urlsplit(address)
     path = [unquote(part) for part in parts.path.strip("/").split("/")]
     if path[0] == "assets":
         return f"assets/{path[1]}", (ASSETS.text(path[1]) or "").encode()
     if "pictures" in path:
         image = picture(site, path[1], path[3])
-        if image == NOTHING:
-            return "assets/no-image.svg", image.content
-        return f"runs/{path[1]}/pictures/{path[3]}.{image.ending}", image.content
+        digest = hashlib.sha256(image.content).hexdigest()[:32]
+        return f"pictures/{digest}.{image.ending.removesuffix('+xml')}", image.content
     name = "/".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".") for part in path)
     if parts.query:
         query = re.sub(r"[^A-Za-z0-9]+", "-", parts.query)[:60].strip("-")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address
 
 PAGE = 24
 """Samples per page."""
-_FAR = 10
-"""Number of samples listed below a scatter plot."""
+_FAR = 5
+"""Number of samples of each kind of disagreement below a scatter plot."""
 _MAIN = ("candidate", "caption", "candidates")
 _TITLES = {
     "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
@@ -40,7 +40,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     wanted = order[page.first : page.last].tolist()
     listed = [
         summary(site, run, samples, sample, row)
-        | {"to": address("runs", key, "samples", sample, **({} if site.static else state.values(page=1)))}
+        | {"to": address("runs", key, "samples", sample, **({} if site.static else state.values()))}
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
     ]
 
@@ -121,26 +121,34 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     state = ListState.read(query, sortable(samples))
     row = samples.rows([sample])[0]
     metric = query.get("matches", "")
-    explained = fault = None
-    if metric:
-        if metric not in samples.metrics or not can_explain(run.record, metric):
-            raise NoSuchPageError(f"metric '{metric}' has no matches to show", "Only CAPTURE and METEOR have matches.")
-        try:
-            explained = site.explainer.explain(run.record, metric, row)
-        except BenchError as error:
-            fault = error.in_one_line
+    if metric and (metric not in samples.metrics or not can_explain(run.record, metric)):
+        raise NoSuchPageError(f"metric '{metric}' has no matches to show", "Only CAPTURE and METEOR have matches.")
     shown = _whole(site, run, samples, sample, row, state)
+    explainable = [score["name"] for score in shown["scores"] if score["why"]]
+    # An exported page has all matches, as a page a metric would double the number of files.
+    explained = explainable if site.static else [metric] if metric else []
     return site.render(
         "sample.html",
         run=run,
         shown=shown,
         **_place_in_list(site, run, samples, state, sample),
-        explained_any=any(score["why"] for score in shown["scores"]),
-        matches=metric,
-        matches_label=label(run, metric),
-        explained=explained,
-        fault=fault,
+        explained_any=bool(explainable),
+        matches=[_matches(site, run, samples, name, row) for name in explained],
+        matches_of=metric,
     )
+
+
+def _matches(site: Site, run: ShownRun, samples: RunSamples, metric: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return template values of the matches of a metric, or of the reason why there are none."""
+    shown = {"label": label(run, metric), "anchor": _anchor(samples, metric), "explained": None, "fault": ""}
+    try:
+        return shown | {"explained": site.explainer.explain(run.record, metric, row)}
+    except BenchError as error:
+        return shown | {"fault": error.in_one_line}
+
+
+def _anchor(samples: RunSamples, metric: str) -> str:
+    return f"matches-{samples.metrics.index(metric)}"
 
 
 def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int) -> dict[str, str]:
@@ -151,9 +159,8 @@ def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListSt
     back = address("runs", run.key, "samples", **state.values(page=min(page, STATIC_PAGES) if site.static else page))
     if at is None or (site.static and len(samples) > _STATIC_SAMPLES):
         return {"back": back, "previous": "", "next": "", "here": f"sample {sample + 1:,} of {len(samples):,}"}
-    values = {} if site.static else state.values(page=1)
     before, after = (
-        address("runs", run.key, "samples", order[number], **values) if 0 <= number < len(order) else ""
+        address("runs", run.key, "samples", order[number], **state.values()) if 0 <= number < len(order) else ""
         for number in (at - 1, at + 1)
     )
     here = f"{at + 1:,} of {_count_text(run, state, len(order), len(samples), len(order))}"
@@ -167,14 +174,15 @@ def _whole(
     shown = summary(site, run, samples, sample, row)
     named_texts = [(title, texts_of(row[name])) for name, title in _TITLES.items() if row.get(name)]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
-    values = {} if site.static else state.values(page=1)
     for score in shown["scores"]:
         name = score["name"]
-        rank = samples.rank(name, sample)
-        score["rank"] = f"{rank[0]:,} of {rank[1]:,}" if rank else "–"
+        rank = samples.rank(name, sample, rising=not run.record.higher_is_better(name))
+        score["rank"] = _rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and can_explain(run.record, name)
-        score["why"] = address("runs", run.key, "samples", sample, **values, matches=name) + "#matches" if why else ""
+        page = "" if site.static else address("runs", run.key, "samples", sample, **state.values(), matches=name)
+        score["why"] = f"{page}#{_anchor(samples, name)}" if why else ""
+        score["directed"] = run.record.has_direction(name)
     known = {"id", "image", "failure", *_TITLES, *samples.metrics}
     facts = [
         (name, _fact(row[name]))
@@ -182,6 +190,10 @@ def _whole(
         if name not in known and row[name] is not None and row[name] not in ("", [])
     ]
     return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
+
+
+def _rank_text(rank: int, equal: int, ranked: int) -> str:
+    return f"{rank:,} of {ranked:,}" + (f", shared by {equal:,}" if equal > 1 else "")
 
 
 def _fact(value: Any) -> str:
@@ -210,10 +222,12 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     if not known:
         raise NoSuchPageError("the samples of this run have no scores")
     x, y = query.get("x", known[0]), query.get("y", known[1 % len(known)])
-    for value in (x, y):
-        if value not in known:
-            raise NoSuchPageError(f"this run has no metric '{value}'", f"Available: {', '.join(known)}.")
+    for name in (x, y):
+        if name not in known:
+            raise NoSuchPageError(f"this run has no metric '{name}'", f"Available: {', '.join(known)}.")
     drawn = scatter(samples.numbers(x), samples.numbers(y))
+    # Higher is better.
+    by_x, by_y = (samples.numbers(name) * (1 if run.record.higher_is_better(name) else -1) for name in (x, y))
     return site.render(
         "scatter.html",
         run=run,
@@ -225,7 +239,10 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         drawing=drawn,
         count=_point_count_text(drawn, label(run, x)),
         to=lambda sample: address("runs", key, "samples", sample),
-        far=_far(run, samples, x, y),
+        far=[
+            (f"Ranked higher by {label(run, x)}", _far(run, samples, x, y, most_apart(by_x, by_y, _FAR))),
+            (f"Ranked higher by {label(run, y)}", _far(run, samples, x, y, most_apart(by_y, by_x, _FAR))),
+        ],
     )
 
 
@@ -240,8 +257,7 @@ def _point_count_text(drawn: Scatter, x: str) -> str:
     return count
 
 
-def _far(run: ShownRun, samples: RunSamples, x: str, y: str) -> list[dict[str, Any]]:
-    far = most_apart(samples.numbers(x), samples.numbers(y), _FAR)
+def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int]) -> list[dict[str, Any]]:
     return [
         {
             "id": str(row["id"]),

@@ -73,12 +73,19 @@ class RunSamples:
         values = values[np.isfinite(values)]
         return bool((values == np.round(values)).all() and (values > 1).any())
 
-    def rank(self, name: str, sample: int) -> tuple[int, int] | None:
-        """Return (rank, number of scored samples) by a metric, rank 1 for the highest score; None without a score."""
-        values = self.numbers(name)
+    def rank(self, name: str, sample: int, *, rising: bool = False) -> tuple[int, int, int] | None:
+        """Return the rank by a metric, and the numbers of samples with this rank and with any; None without a score.
+
+        Args:
+            name: The metric, or a column of ratings.
+            sample: Index of the sample.
+            rising: Whether rank 1 is the lowest value rather than the highest.
+        """
+        values = -self.numbers(name) if rising else self.numbers(name)
         if not np.isfinite(values[sample]):
             return None
-        return int((values > values[sample]).sum()) + 1, int(np.isfinite(values).sum())
+        before, equal = (values > values[sample]).sum(), (values == values[sample]).sum()
+        return int(before) + 1, int(equal), int(np.isfinite(values).sum())
 
     def _order(self, sort: str = "", descending: bool = False, query: str = "", failed: bool = False) -> np.ndarray:
         """Return the sorted indices of samples.
@@ -168,7 +175,8 @@ def relative_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def most_apart(x: np.ndarray, y: np.ndarray, most: int) -> list[int]:
-    """Return the indices of samples with the largest differences in rank, largest first."""
+    """Return the indices of at most so many samples that rank higher by ``x`` than by ``y``, furthest apart first."""
     rows = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-    apart = np.abs(relative_ranks(x[rows]) - relative_ranks(y[rows]))
-    return rows[np.argsort(-apart, kind="stable")[:most]].tolist()
+    apart = relative_ranks(x[rows]) - relative_ranks(y[rows])
+    order = np.argsort(-apart, kind="stable")[:most]
+    return rows[order[apart[order] > 0]].tolist()

@@ -77,6 +77,11 @@ class Site:
             raise NoSuchPageError(f"page '{text}' does not exist: the list has {pages:,}")
         return Page(int(text), (int(text) - 1) * size, min(int(text) * size, total), pages)
 
+    def comparison(self, run: ShownRun, other: ShownRun) -> str:
+        """Return the URL of the comparison of two runs; exported pages have one for both orders."""
+        first, second = sorted((run.key, other.key)) if self.static else (run.key, other.key)
+        return address("compare", a=first, b=second)
+
     def run(self, key: str) -> ShownRun:
         """Return a run by its name in URLs.
 
@@ -104,12 +109,12 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
         "index.html",
         total=sum(map(len, tasks.values())),
         query=query.get("q", ""),
-        tasks=[_task(runs) for runs in tasks.values()],
+        tasks=[_task(site, runs) for runs in tasks.values()],
         faults=faults,
     )
 
 
-def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
+def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
     newest = runs[0].record
     # Headers omit the statistic if all results are means or corpus-level values.
     plain = all(result.statistic in ("mean", "corpus") for result in newest.results.values())
@@ -134,7 +139,7 @@ def _task(runs: Sequence[ShownRun]) -> dict[str, Any]:
         "numbers": len(heads),
         "runs": rows,
         "notes": any(row["notes"] for row in rows),
-        "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
+        "compare": site.comparison(runs[0], others[0]) if others else "",
     }
 
 
@@ -160,7 +165,7 @@ def run_page(site: Site, key: str) -> str:
         published=any(row["printed"] for row in results),
         remarks=any(row["remark"] for row in results),
         failures=failure_rows(record),
-        others=comparable(run, site.runs.all()[0]),
+        others=[(other.name, site.comparison(run, other)) for other in comparable(run, site.runs.all()[0])],
         alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
     )
 

@@ -23,7 +23,7 @@ from capbench.benchmarks.view.compare_pages import word_differences
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
 from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.matches import Explainer
-from capbench.benchmarks.view.samples import RunSamples, relative_ranks
+from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
 from capbench.errors import MetricError, UsageError
 from capbench.progress import unheard
@@ -124,7 +124,10 @@ def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, 
     assert caption(7) in page
     values = samples.numbers(METRIC)
     assert f"{values[6]:.4f}" in page
-    assert f"{(values > values[6]).sum() + 1} of {ROWS}" in page
+    equal = (values == values[6]).sum()
+    assert f"{(values > values[6]).sum() + 1} of {ROWS}" + (f", shared by {equal}" if equal > 1 else "") in page
+    assert "rank 1 is the best Metric" in page
+    assert "rank 1 is the best, of length the highest" in text_of(client.get(f"/runs/{viewed.first.key}/samples/6"))
     assert "human rating 3.5000" in page
     assert "ratings 3, 4" in page
 
@@ -174,7 +177,10 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     point = r'<a href="/runs/[^"]+/samples/(\d+)" aria-label="Sample \d+" tabindex="-1"><circle'
     assert list(map(int, re.findall(point, answer.text))) == list(range(ROWS))
     assert f"{ROWS} samples; points have horizontal jitter" in text_of(answer)
-    assert "ROUGE-L against human rating" in text_of(answer)
+    page = text_of(answer)
+    assert "ROUGE-L against human rating" in page
+    assert "Ranked higher by human rating" in page
+    assert "Ranked higher by ROUGE-L" in page
 
 
 def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(client: Any, viewed: Viewed) -> None:
@@ -279,15 +285,16 @@ def exported(tmp_path_factory: pytest.TempPathFactory, viewed: Viewed) -> Path:
     folder = tmp_path_factory.mktemp("exported") / "pages"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCH_CACHE", str(viewed.folder / "cache"))
-        written = export(viewed.site(EXPORT_POLICY), folder, unheard)
-    assert written == sum(path.is_file() for path in folder.rglob("*"))
+        counts = export(viewed.site(EXPORT_POLICY), folder, unheard)
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    assert counts == (len(sizes), sum(sizes))
     return folder
 
 
 def test_every_link_of_every_file_leads_to_a_file(exported: Path) -> None:
     files = [path for path in exported.rglob("*") if path.is_file()]
     pages = [path for path in files if path.suffix == ".html"]
-    assert len([path for path in pages if path.parent.name == "samples" and "--" not in path.stem]) == 3 * ROWS
+    assert len([path for path in pages if path.parent.name == "samples"]) == 3 * ROWS
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert "<form" not in text
@@ -299,16 +306,43 @@ def test_every_link_of_every_file_leads_to_a_file(exported: Path) -> None:
             if part:
                 whole = (page.parent / name if name else page).read_text(encoding="utf-8")
                 assert f'id="{part}"' in whole, f"{page}: {link}"
-    matches = [page for page in pages if "matches-capture" in page.name]
-    assert len(matches) == 2 * ROWS
-    assert '<mark class="equal"' in matches[0].read_text(encoding="utf-8")
+    sample = next(page for page in pages if page.match("captioned*/samples/3.html")).read_text(encoding="utf-8")
+    assert re.findall(r'<section id="(matches-\d)"', sample) == re.findall(r'href="#(matches-\d)"', sample)
+    assert '<mark class="equal"' in sample
+    assert '<mark class="exact"' in sample
 
 
 def test_files_hold_what_the_pages_do(exported: Path, viewed: Viewed) -> None:
-    root = exported / "runs" / viewed.rated.key
-    assert caption(5) in (root / "samples" / "5.html").read_text(encoding="utf-8")
-    assert (root / "pictures" / "0.jpg").read_bytes() == (viewed.folder / "tasks/images/0.jpg").read_bytes()
-    assert not (root / "pictures" / "2.jpg").exists()
+    samples = exported / "runs" / viewed.rated.key / "samples"
+    assert caption(5) in (samples / "5.html").read_text(encoding="utf-8")
+    pictures = [
+        re.search('<img class="large" src="([^"]+)"', (samples / f"{row}.html").read_text(encoding="utf-8"))
+        for row in (0, 6, 2)
+    ]
+    first, equal, outside = (samples / picture[1] for picture in pictures if picture)
+    assert first == equal
+    assert first.read_bytes() == (viewed.folder / "tasks/images/0.jpg").read_bytes()
+    assert b"No image here" in outside.read_bytes()
+    runs = [(exported / "runs" / f"{run.key}.html").read_text("utf-8") for run in (viewed.first, viewed.second)]
+    first, second = (re.findall('href="../(compare--[^"]+)"', run) for run in runs)
+    assert first == second
+    assert len(first) == 1
+
+
+def test_runs_with_different_metrics_are_compared_by_a_mean_that_both_have(tmp_path: Path, viewed: Viewed) -> None:
+    import capbench
+
+    captions = {"path": str(viewed.folder / "plain.jsonl")}
+    options = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": tmp_path / "runs"}
+    for metrics in (["rep_1", "bleu_4", "length"], ["bleu_4", "length"], ["incorrect_ending"]):
+        capbench.evaluate("captions", "captioned", model_args=captions, metrics=metrics, **options)
+    site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()), EXPORT_POLICY)
+    export(site, tmp_path / "pages", unheard)
+    texts = [path.read_text(encoding="utf-8") for path in (tmp_path / "pages").glob("compare--*.html")]
+    menus = [re.findall(r'<li><a href="[^"]*"( aria-current="true")?>(BLEU-4|length)</a>', text) for text in texts]
+    assert [("", "BLEU-4"), (' aria-current="true"', "length")] in menus
+    assert not any("Rep-1" in text for text in texts)
+    assert sum("the samples of these runs have no scores of the same metric" in text for text in texts) == 2
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path: Path, viewed: Viewed) -> None:
@@ -371,10 +405,18 @@ def test_rows_come_as_they_were_asked_for(samples: RunSamples):
     assert samples.rows([]) == []
 
 
-def test_a_rank_counts_finite_scores_from_the_highest(samples: RunSamples):
-    assert samples.rank("cider", 3) == (2, 5)
+def test_a_rank_counts_finite_scores_from_the_best(samples: RunSamples):
+    assert samples.rank("cider", 3) == (2, 1, 5)
+    assert samples.rank("cider", 4) == (3, 2, 5)
+    assert samples.rank("cider", 4, rising=True) == (3, 2, 5)
     assert samples.rank("cider", 1) is None
-    assert samples.rank("length", 6) == (1, 7)
+    assert samples.rank("length", 6) == (1, 1, 7)
+
+
+def test_disagreements_are_of_both_kinds():
+    x, y = np.array([1.0, 2, 3, 4, np.nan]), np.array([4.0, 2, 3, 1, 0])
+    assert most_apart(x, y, 2) == [3]
+    assert most_apart(y, x, 2) == [0]
 
 
 def test_one_value_alone_has_a_place():
