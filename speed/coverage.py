@@ -116,7 +116,7 @@ def share_case(true: float, pairs: int, alike: float = 0.0) -> Case:
     def covers(generator: np.random.Generator, images: int, draws: Draws) -> bool:
         right = generator.random((images, pairs)) < true
         right = np.where(generator.random((images, 1)) < alike, right[:, :1], right).ravel().astype(float)
-        spread = paired_means({"": right}, np.arange(images).repeat(pairs), draws)[""].resampled
+        spread = paired_means({"": right}, np.arange(images).repeat(pairs), draws)[""]
         return holds(spread, true, is_share=True)
 
     return Case(f"accuracy {true}, {pairs} pair{'s' * (pairs > 1)} an image{', alike' * (alike > 0)}", covers)
@@ -126,7 +126,7 @@ def mean_case(name: str, data: Callable[[np.random.Generator, int], np.ndarray],
     """Return the case of the mean of a metric, a caption an image."""
 
     def covers(generator: np.random.Generator, images: int, draws: Draws) -> bool:
-        spread = paired_means({"": data(generator, images)}, np.arange(images), draws)[""].resampled
+        spread = paired_means({"": data(generator, images)}, np.arange(images), draws)[""]
         return holds(spread, truth, is_share=False)
 
     return Case(name, covers)

@@ -351,7 +351,7 @@ def _ranked(
             name,
             labels[name],
             estimates[name].value,
-            estimates[name].resampled.interval(1 - settings.alpha, is_share=shares),
+            estimates[name].interval(1 - settings.alpha, is_share=shares),
             letter,
         )
         for name, letter in ranking.groups.items()

@@ -18,7 +18,7 @@ from ..statistics.classical import williams_test
 from ..statistics.contract import RatedScores, Statistic, Statistics, UndefinedStatistic
 from ..statistics.correlation import Pearson
 from ..statistics.influence import Spread, spreads_of_all
-from ..statistics.paired import SpreadEstimate, paired_bootstrap
+from ..statistics.paired import paired_bootstrap
 from ..statistics.rated_rows import first_seen, rated_rows
 from ..statistics.significance import Ranking, rank
 from .checks import no_rows
@@ -227,16 +227,16 @@ class Agreement(Protocol[AgreementSettings]):
         statistic: Statistic,
         scores: Mapping[str, np.ndarray],
         results: Mapping[str, Result],
-    ) -> dict[str, SpreadEstimate]:
+    ) -> dict[str, Spread]:
         """Return the statistic of each metric on the rows that all of them scored, and on its resamples."""
         if len(scores) < 2:
             return {}
         usable = np.logical_and.reduce([np.isfinite(values) for values in scores.values()])
-        estimates: dict[str, SpreadEstimate] = {}
+        estimates: dict[str, Spread] = {}
         for name, values in scores.items():
-            value, resampled = results[name].value, results[name].resampled
-            if value is not None and resampled is not None and np.array_equal(np.isfinite(values), usable):
-                estimates[name] = SpreadEstimate(value, resampled)
+            resampled = results[name].resampled
+            if resampled is not None and np.array_equal(np.isfinite(values), usable):
+                estimates[name] = resampled
                 continue
             rated = self._rated(collected, np.where(usable, values, np.nan), aspect)
             try:

@@ -15,7 +15,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import MEANINGS, EmptyCaption
 from ..statistics import Draws
 from ..statistics.contract import Statistic, Statistics
-from ..statistics.paired import SpreadEstimate
+from ..statistics.influence import Spread
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import Ranking
 from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Summary
@@ -121,7 +121,7 @@ class PairedEstimates:
         is_share: Whether they are shares of rows, whose intervals are Wilson's.
     """
 
-    estimates: Mapping[str, SpreadEstimate]
+    estimates: Mapping[str, Spread]
     n: int
     groups: int
     higher_is_better: bool = True

@@ -228,15 +228,13 @@ def spreads_of_values(
     return {name: spreads[name] for name in values}
 
 
-def influence_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+def influence_of_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return ``[n]`` influence of each row on the mean.
 
     Args:
         values: ``[n]``.
-        weights: ``[n]`` how much each row counts: 0 for rows that the mean is not of; None for 1 throughout.
+        weights: ``[n]`` how much each row counts: 0 for rows that the mean is not of.
     """
-    if weights is None:
-        return (values - values.mean()) / len(values)
     total = float(weights.sum())
     used = np.where(weights > 0, values, 0.0)
     return weights * (used - float((weights * used).sum()) / total) / total

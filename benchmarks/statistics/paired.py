@@ -23,14 +23,6 @@ PairedValue = tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray]]
 
 
 @dataclass(frozen=True)
-class SpreadEstimate:
-    """A number, and how it scatters over images: on resamples, or by its influence function."""
-
-    value: float
-    resampled: Spread
-
-
-@dataclass(frozen=True)
 class Difference:
     """A difference of two numbers.
 
@@ -48,7 +40,7 @@ class Difference:
 
 def paired_bootstrap(
     statistic: Statistic, rated: Mapping[str, Sequence[RatedScores]], draws: Draws
-) -> dict[str, SpreadEstimate]:
+) -> dict[str, Spread]:
     """Return a statistic of each metric, on all rows and as it scatters over the same images.
 
     Args:
@@ -69,17 +61,17 @@ def paired_bootstrap(
         )
         if not same:
             raise ValueError("paired metrics need the same rows in the same order")
-    values: dict[str, float] = {}
     for name, rows in rated.items():
         try:
-            values[name] = float(np.mean([finite_value(statistic.value, part, np.ones(len(part))) for part in rows]))
+            for part in rows:
+                finite_value(statistic.value, part, np.ones(len(part)))
         except UndefinedStatistic as error:
             raise UndefinedStatistic(f"'{name}': {error}") from error
     spreads = spreads_of_all({name: ({"": statistic}, rows) for name, rows in rated.items()}, draws)
-    return {name: SpreadEstimate(value, spreads[name][""]) for name, value in values.items()}
+    return {name: spreads[name][""] for name in rated}
 
 
-def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Draws) -> dict[str, SpreadEstimate]:
+def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Draws) -> dict[str, Spread]:
     """Return the mean of each metric's values (``[n]``), on all rows and as it scatters over the same images.
 
     Args:
@@ -97,35 +89,38 @@ def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Dr
         def mean(weights: np.ndarray, column: np.ndarray = column) -> float:
             return dot(weights, column) / float(weights.sum())
 
-        means[name] = mean, partial(influence_of_mean, column)
+        means[name] = mean, partial(influence_of_mean, column, np.ones(len(column)))
     return paired_values(means, groups, draws)
 
 
-def paired_values(values: Mapping[str, PairedValue], groups: np.ndarray, draws: Draws) -> dict[str, SpreadEstimate]:
+def paired_values(values: Mapping[str, PairedValue], groups: np.ndarray, draws: Draws) -> dict[str, Spread]:
     """Return numbers of the same rows, on all rows and as they scatter over the same images.
 
     Args:
         values: Name to the number.
         groups: ``[n]`` integers: which image a row belongs to.
         draws: The resamples.
+
+    Raises:
+        UndefinedStatistic: A number has no value.
     """
-    spreads, ones = spreads_of_values(values, groups, draws), np.ones(len(groups))
-    return {name: SpreadEstimate(finite_value(value, ones), spreads[name]) for name, (value, _) in values.items()}
+    for value, _ in values.values():
+        finite_value(value, np.ones(len(groups)))
+    return spreads_of_values(values, groups, draws)
 
 
-def difference(first: SpreadEstimate, second: SpreadEstimate, level: float = 0.95) -> Difference:
-    """Return the difference of two estimates that were made together.
+def difference(first: Spread, second: Spread, level: float = 0.95) -> Difference:
+    """Return the difference of two numbers whose spreads were made together.
 
     The p is that of :meth:`.bootstrap.Resamples.p_of`, or of :meth:`.influence.Influence.p_of`.
     """
-    value = first.value - second.value
-    spread = spread_of_difference(first.resampled, second.resampled)
+    spread = spread_of_difference(first, second)
     interval = spread.interval(level)
     if spread.fault():
-        return Difference(value, interval, None)
+        return Difference(spread.value, interval, None)
     # Equal up to rounding is equal: a metric and its multiple differ by nothing, and get p = 1.
     rounding = 1e-12 * max(abs(first.value), abs(second.value))
-    return Difference(value, interval, spread.p_of(rounding))
+    return Difference(spread.value, interval, spread.p_of(rounding))
 
 
 def p_of_mean_differences(values: np.ndarray) -> np.ndarray:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .bootstrap import FEWEST_FOR_LETTERS
+from .influence import Spread
 from .multiple_comparisons import holm, significance_letters
-from .paired import Difference, SpreadEstimate, difference
+from .paired import Difference, difference
 
 ALPHA = 0.05
 """The level of the groups of a run; ``bench compare`` takes others."""
@@ -32,7 +33,7 @@ class Ranking:
     corrected: list[float | None]
 
 
-def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alpha: float = ALPHA) -> Ranking:
+def rank(estimates: Mapping[str, Spread], *, higher_is_better: bool, alpha: float = ALPHA) -> Ranking:
     """Rank estimates from the same resamples, and test every pair.
 
     Args:
@@ -47,6 +48,6 @@ def rank(estimates: Mapping[str, SpreadEstimate], *, higher_is_better: bool, alp
     corrected = holm([gap.p for gap in differences])
     different = [pair for pair, p in zip(indices, corrected, strict=True) if p is not None and p < alpha]
     letters = significance_letters(len(names), different)
-    if any(estimate.resampled.images < FEWEST_FOR_LETTERS for estimate in estimates.values()):
+    if any(estimate.images < FEWEST_FOR_LETTERS for estimate in estimates.values()):
         letters = [""] * len(names)
     return Ranking(dict(zip(names, letters, strict=True)), pairs, differences, corrected)

@@ -22,7 +22,8 @@ from ...benchmarks.api import score
 from ...benchmarks.inputs.settings import read_metric
 from ...benchmarks.statistics import Draws
 from ...benchmarks.statistics.contract import UndefinedStatistic
-from ...benchmarks.statistics.paired import SpreadEstimate, difference, paired_means
+from ...benchmarks.statistics.influence import Spread
+from ...benchmarks.statistics.paired import difference, paired_means
 from ...errors import BenchError, UsageError, counted
 from ...metrics import metrics as known_metrics
 from ...progress import Progress, silent
@@ -143,7 +144,7 @@ def _steps(metric: str, values: Mapping[str, np.ndarray]) -> list[Row]:
         return [{"metric": metric, "text": name, "n": 0, "value": None} for name in values]
     estimates = paired_means(kept, np.arange(count), Draws())
     table: list[Row] = []
-    before: SpreadEstimate | None = None
+    before: Spread | None = None
     for name, estimate in estimates.items():
         row: Row = {"metric": metric, "text": name, "n": count, "value": estimate.value}
         if before is not None:

@@ -28,9 +28,9 @@ class OverPairs(Statistic):
     needs = ("doc_to_system",)
     caution = FEW_SYSTEMS
 
-    @abstractmethod
     def of_pairs(self, values: np.ndarray) -> np.ndarray:
         """Return ``[systems, systems]`` what values say of each pair, positive where the first is the greater."""
+        return np.sign(np.subtract.outer(values, values))
 
     @abstractmethod
     def agreement(self, scores: np.ndarray, human: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ class SystemSpearman(_Coefficient):
 
     def of_pairs(self, values: np.ndarray) -> np.ndarray:
         """Return differences of ranks."""
-        ranks = np.sign(np.subtract.outer(values, values)).sum(axis=1) / 2
+        ranks = super().of_pairs(values).sum(axis=1) / 2
         return np.subtract.outer(ranks, ranks)
 
 
@@ -104,10 +104,6 @@ class SystemKendall(_Coefficient):
     """Kendall's τ-b of systems."""
 
     label = "system τ-b"
-
-    def of_pairs(self, values: np.ndarray) -> np.ndarray:
-        """Return which of two is greater."""
-        return np.sign(np.subtract.outer(values, values))
 
 
 class PairwiseAccuracy(OverPairs):
@@ -118,10 +114,6 @@ class PairwiseAccuracy(OverPairs):
 
     label = "pairwise accuracy"
     range = (0.0, 1.0)
-
-    def of_pairs(self, values: np.ndarray) -> np.ndarray:
-        """Return which of two is greater."""
-        return np.sign(np.subtract.outer(values, values))
 
     def agreement(self, scores: np.ndarray, human: np.ndarray) -> np.ndarray:
         """Return the share, from 0 to 1."""

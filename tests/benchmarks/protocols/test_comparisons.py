@@ -41,7 +41,7 @@ def test_metrics_are_compared_by_the_statistic_of_the_rows_that_all_scored():
     # The sixth row is left out of the other metric, too.
     assert comparison.estimates["poor"].value == pytest.approx(np.corrcoef(POOR[:5], HUMAN[:5])[0, 1])
     assert (comparison.n, comparison.groups, comparison.higher_is_better) == (5, 5, True)
-    assert [len(estimate.resampled.values) for estimate in comparison.estimates.values()] == [50, 50]
+    assert [len(estimate.values) for estimate in comparison.estimates.values()] == [50, 50]
 
 
 def test_ratings_are_arranged_and_scores_rounded_as_the_task_says():

@@ -22,7 +22,7 @@ from capbench.benchmarks.statistics.bootstrap import (
 )
 from capbench.benchmarks.statistics.contract import Interval, RatedScores
 from capbench.benchmarks.statistics.influence import Influence, Spread, spreads_of_all
-from capbench.benchmarks.statistics.paired import SpreadEstimate, paired_means
+from capbench.benchmarks.statistics.paired import paired_means
 from capbench.benchmarks.statistics.significance import rank
 from capbench.benchmarks.statistics.systems.correlation import SystemPearson
 
@@ -152,8 +152,7 @@ def test_fewer_than_ten_images_have_no_letters(images: int, letters: list[str], 
 def test_below_twenty_images_intervals_have_a_caution(way: str):
     def spread(images: int) -> Spread:
         values = {"": np.arange(float(images))}
-        estimates: dict[str, SpreadEstimate] = paired_means(values, np.arange(images), Draws(50, intervals=way))  # pyright: ignore
-        return estimates[""].resampled
+        return paired_means(values, np.arange(images), Draws(50, intervals=way))[""]  # pyright: ignore
 
     assert spread(19).interval().caution == "interval over only 19 images"
     assert spread(19).interval(is_share=True).caution and not spread(20).interval().caution

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from capbench.benchmarks.statistics.bootstrap import Resamples
 from capbench.benchmarks.statistics.multiple_comparisons import holm, holm_of, rank_ranges, significance_letters
-from capbench.benchmarks.statistics.paired import SpreadEstimate
 from capbench.benchmarks.statistics.significance import rank
 
 
@@ -101,13 +100,10 @@ def test_ranks_that_tests_leave_open():
 # --- rankings of estimates that were made on the same resamples
 
 
-def estimates(**values: float) -> dict[str, SpreadEstimate]:
+def estimates(**values: float) -> dict[str, Resamples]:
     """Return values that scatter by 0.1 over 200 resamples, each in its own way."""
     generator = np.random.default_rng(0)
-    return {
-        name: SpreadEstimate(value, Resamples(value + generator.normal(0, 0.1, 200), value, 50))
-        for name, value in values.items()
-    }
+    return {name: Resamples(value + generator.normal(0, 0.1, 200), value, 50) for name, value in values.items()}
 
 
 def test_best_comes_first_and_those_that_do_not_differ_share_a_letter():
@@ -129,7 +125,7 @@ def test_level_decides_who_differs():
 
 def test_pair_that_is_undefined_on_the_resamples_does_not_differ():
     compared = estimates(one=0.0, two=2.0)
-    compared["one"].resampled.values[:] = np.nan
+    compared["one"].values[:] = np.nan
     ranking = rank(compared, higher_is_better=True)
     assert ranking.corrected == [None]
     assert ranking.groups == {"two": "a", "one": "a"}
