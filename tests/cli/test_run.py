@@ -371,6 +371,7 @@ def test_what_is_wrong_with_a_caption_moves_the_metrics_that_look_at_it(bench, t
     encoder = f"encoder={find_minilm()}"
     metrics = {
         "factual": f"factual_spice[{GRAPH}]",
+        "merged": f"factual_spice[{GRAPH},compare=merged]",
         "soft": f"soft_spice[{GRAPH},{encoder}]",
         "both": f"soft_spice[{GRAPH},both_ways=true,{encoder}]",
         "aloha": f"aloha[objects=grammar,{encoder}]",
@@ -382,7 +383,7 @@ def test_what_is_wrong_with_a_caption_moves_the_metrics_that_look_at_it(bench, t
     ).succeeded()
     # All words of the shapes world are in the list.
     assert "passes over" not in done.err
-    for label in ("SPICE (FACTUAL) (grammar)", "soft-SPICE (both ways, grammar", "ALOHa (grammar, unmatched 0"):
+    for label in ("SPICE (FACTUAL) (merged, grammar)", "soft-SPICE (both ways, grammar", "ALOHa (grammar, unmatched 0"):
         assert label in done.out
     (file,) = tmp_path.rglob("samples.parquet")
     table = pq.read_table(file)

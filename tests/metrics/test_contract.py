@@ -142,6 +142,7 @@ REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("dcscore", _MISFIT, [{"facts": "f", "oracle": "judge"}]),
     ("emscore", "", [{"frames": 0}, {"frames": 2.5}, {"idf": 3}, {"idf_max_words": 0}]),
     ("factual_spice", "", [{"input_limit": "0.6"}, {"empty": "zero"}, {"parser": "java"}]),
+    ("factual_spice", "'compare' must be tuples, merged or graphs, not 'all'", [{"compare": "all"}]),
     ("soft_spice", "", [{"input_limit": "0.6"}, {"empty": "zero"}, {"parser": "java"}]),
     ("gpt4_eval", "at least 1", [{"group": 0}, {"highest": 0}, {"max_tokens": 0}]),
     ("meteor", "'timeout' must be above 0 seconds", [{"timeout": 0}]),
