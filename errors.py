@@ -129,12 +129,18 @@ def extra(name: str, needed: str, fault: type[BenchError] = UsageError) -> Gener
 
 
 @contextmanager
-def writing(place: object, hint: str = "") -> Generator[None]:
-    """Raise an ``OSError`` in the block as a ``UsageError``: the place cannot be written."""
+def writing(place: object, hint: str = "", fault: type[BenchError] = UsageError) -> Generator[None]:
+    """Raise an ``OSError`` in the block as an error that the place cannot be written.
+
+    Args:
+        place: The file or folder.
+        hint: What to do.
+        fault: Kind of the error.
+    """
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{place}: cannot be written: {error.strerror or error}", hint) from error
+        raise fault(f"{place}: cannot be written: {error.strerror or error}", hint) from error
 
 
 def counted(number: float, noun: str) -> str:

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 
 from ..atomic_files import written_whole
-from ..errors import DataError
+from ..errors import DataError, writing
 from ..hub import asked_once
 from ..progress import Progress, Reporter
 from .sources import DataSource, Download
@@ -39,12 +39,8 @@ def fetch(source: DataSource, folder: Path, progress: Progress) -> list[Path]:
     """
     if not source.downloads:
         raise DataError(f"{source.title}: nothing of it may be fetched without asking its owners.", source.how)
-    try:
+    with writing(folder, "CAPBENCH_DATA may name a folder that you may write to.", DataError):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"{folder}: cannot be made: {error.strerror}", "CAPBENCH_DATA may name a folder that you may write to."
-        ) from error
     files: list[Path] = []
     for download in source.downloads:
         target = folder / download.file

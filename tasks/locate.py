@@ -10,6 +10,7 @@ from pathlib import Path
 from ..boundary import Boundary
 from ..errors import DataError, UsageError
 from ..paths import cache_folder
+from ..permissions import Permissions
 from .schema import TaskConfig
 from .sources import DataSource
 from .yaml_files import display_path
@@ -39,11 +40,7 @@ class DataLocations:
             UsageError: A folder that is to be allowed does not exist.
         """
         root = os.environ.get("CAPBENCH_DATA")
-        allowed = tuple(Path(folder).expanduser() for folder in allow_outside)
-        for folder in allowed:
-            if not folder.is_dir():
-                raise UsageError(f"--allow_outside {folder}: there is no such folder")
-        return cls(named or {}, Path(root).expanduser() if root else None, allowed)
+        return cls(named or {}, Path(root).expanduser() if root else None, Permissions.of(allow_outside).folders)
 
     def boundary(self, task: TaskConfig, path: Path, source: DataSource | None) -> Boundary:
         """Return which files a task may read.

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError
+from ...errors import UsageError, writing
 from ...progress import ShardProgress, silent
 from ..inputs.models import LoadedWhenAsked, NamedModels, facts_of_loaded
 from ..records.hashes import fingerprint
@@ -135,13 +135,8 @@ def open_shard_map(
     is_watched = False
     if shared is not None and shared.path is not None:
         own, is_watched = shared.path / task, True
-        try:
+        with writing(own, "Name a folder with --run_folder that you can write and all workers see."):
             own.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"{own}: cannot be written: {error.strerror}",
-                "Name a folder with --run_folder that you can write and all workers see.",
-            ) from error
         folder = Folder(own)
     else:
         if shared is not None:

@@ -19,7 +19,7 @@ from ...adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHa
 from ...adapters.images.handles import EncodedImage, FrameSource
 from ...atomic_files import is_abandoned, own_name
 from ...boundary import OutsideFile
-from ...errors import StoreError
+from ...errors import StoreError, writing
 from ...metrics import Items, Scores
 from ...metrics.vectors.features import Features, PairScores
 from ...paths import cache_folder
@@ -335,14 +335,10 @@ def unfinished_folder(run: str) -> Generator[Path]:
     """
     place = cache_folder() / "unfinished"
     folder = place / f"{run}{_OWNER}{own_name()}"
-    try:
+    with writing(place, "Set BENCH_CACHE to another folder.", StoreError):
         place.mkdir(parents=True, exist_ok=True)
         if not any(_take_over(left, folder) for left in place.glob(f"{run}{_OWNER}*")):
             folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise StoreError(
-            f"{place}: cannot be written: {error.strerror}", "Set BENCH_CACHE to another folder."
-        ) from error
     for left in place.iterdir():
         with suppress(OSError):
             if _is_left(left) and time.time() - left.stat().st_mtime > _KEPT_SECONDS:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from .near_ties import settle
 
 if TYPE_CHECKING:
     from .concordance import Concordance
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,7 @@ class RatedScores:
     groups: np.ndarray
     systems: np.ndarray | None = None
     categories: np.ndarray | None = None
+    _derived: dict[Hashable, Any] = field(default_factory=dict[Hashable, Any], init=False, repr=False)
 
     def __post_init__(self) -> None:
         require_finite(self.scores, "scores")
@@ -56,6 +59,17 @@ class RatedScores:
             None if self.systems is None else np.unique(self.systems[rows], return_inverse=True)[1],
             None if self.categories is None else self.categories[rows],
         )
+
+    def derived(self, key: Hashable, derive: Callable[[RatedScores], T]) -> T:
+        """Return what a statistic derives from the rows, once for all resamples.
+
+        Args:
+            key: What it is.
+            derive: Derives it.
+        """
+        if key not in self._derived:
+            self._derived[key] = derive(self)
+        return self._derived[key]
 
     @cached_property
     def by_category(self) -> dict[int, tuple[np.ndarray, RatedScores]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -34,11 +33,10 @@ class SampleKendall(Statistic):
             raise ValueError(f"undefined must be 'skip' or 'zero', not {undefined!r}")
         self.variant: Variant = variant
         self.undefined = undefined
-        self._known: WeakKeyDictionary[RatedScores, tuple[np.ndarray, np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return the mean τ, from -1 to 1."""
-        first_row, group, taus = self._groups(rated)
+        first_row, group, taus = rated.derived(("sample_kendall", self.variant), self._groups)
         draws = weights[first_row]
         if np.array_equal(draws[group], weights):
             return self._mean(taus, draws)
@@ -52,22 +50,16 @@ class SampleKendall(Statistic):
     def influence(self, rated: RatedScores) -> np.ndarray:
         """Return, of each row, its share of what its image adds to the mean; images that are left out add nothing."""
         value = self.value(rated, np.ones(len(rated)))
-        _, group, taus = self._groups(rated)
+        _, group, taus = rated.derived(("sample_kendall", self.variant), self._groups)
         taus = self._counted(taus)
         counted = np.isfinite(taus)
         rows = np.bincount(group, minlength=len(taus))
         return (np.where(counted, taus - value, 0.0) / (counted.sum() * rows))[group]
 
     def _groups(self, rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the first row of each image, the image of each row, and the τ of each image.
-
-        They are cached as long as the rows exist, as a bootstrap needs them for every resample.
-        """
-        if rated not in self._known:
-            _, first_row, group = np.unique(rated.groups, return_index=True, return_inverse=True)
-            taus = _taus(rated.scores, rated.human, group, len(first_row), self.variant)
-            self._known[rated] = (first_row, group, taus)
-        return self._known[rated]
+        """Return the first row of each image, the image of each row, and the τ of each image."""
+        _, first_row, group = np.unique(rated.groups, return_index=True, return_inverse=True)
+        return first_row, group, _taus(rated.scores, rated.human, group, len(first_row), self.variant)
 
     def _counted(self, taus: np.ndarray) -> np.ndarray:
         """Return τ as they count: zero for undefined ones if requested, not finite where an image is left out."""

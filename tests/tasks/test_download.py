@@ -207,7 +207,7 @@ def test_card_without_downloads_says_how_to_get_the_data(card: Card, tmp_path: P
 def test_folder_that_cannot_be_made_is_an_error(card: Card, server: Server, tmp_path: Path):
     (tmp_path / "taken").write_text("a file")
     error = fault(card(url=server.url("a.bin"), file="a.bin"), tmp_path / "taken" / "mine")
-    assert f"{tmp_path / 'taken' / 'mine'}: cannot be made" in error.message
+    assert f"{tmp_path / 'taken' / 'mine'}: cannot be written" in error.message
 
 
 def test_archive_is_unpacked_without_folders_and_resource_forks(card: Card, server: Server, tmp_path: Path):

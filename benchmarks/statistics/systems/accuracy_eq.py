@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -58,7 +59,6 @@ class AccuracyEq(Statistic):
         if self.calibration == "deutsch2023" and epsilon is None:
             self.caution = "ε calibrated on the same rows"
         self.needs = ("doc_to_system",) if by == "system" else ()
-        self._latest: tuple[RatedScores, _Pairs] | None = None
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return the accuracy, from 0 to 1; for ``image``, rows of an image have one weight."""
@@ -73,9 +73,7 @@ class AccuracyEq(Statistic):
 
     def _best(self, rated: RatedScores, weights: np.ndarray) -> tuple[float, list[float]]:
         """Return the accuracy, and each ε."""
-        if self._latest is None or self._latest[0] is not rated:
-            self._latest = (rated, _Pairs.of(rated, self.by))
-        pairs = self._latest[1]
+        pairs = rated.derived(("accuracy_eq", self.by), partial(_Pairs.of, by=self.by))
         of_pair, certain = pairs.weights(weights, copies_are_groups=self.by == "image")
         # With ε rising, pairs become ties one after the other: right ones turn wrong, people's own ties right.
         turned = of_pair * pairs.turn

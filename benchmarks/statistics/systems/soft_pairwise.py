@@ -45,11 +45,10 @@ class SoftPairwiseAccuracy(Statistic):
             raise ValueError(f"permutations must be 1 or more, not {permutations}")
         self.variant = variant
         self.permutations, self.seed = permutations, seed
-        self._latest: tuple[RatedScores, tuple[np.ndarray, np.ndarray, np.ndarray]] | None = None
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return the accuracy, from 0 to 1; rows of an image have one weight."""
-        scores, human, first_row = self._complete(rated)
+        scores, human, first_row = rated.derived("complete images", _complete)
         drawn = np.repeat(np.arange(len(first_row)), weights[first_row].astype(np.int64))
         if not len(drawn):
             raise UndefinedStatistic("no image has captions of all systems")
@@ -58,28 +57,9 @@ class SoftPairwiseAccuracy(Statistic):
 
     def remark(self, rated: RatedScores) -> str:
         """Return how many systems there are, and how many images count."""
-        complete, images = len(self._complete(rated)[2]), len(np.unique(rated.groups))
+        complete, images = len(rated.derived("complete images", _complete)[2]), len(np.unique(rated.groups))
         counted = "" if complete == images else f"; {complete:,} of {images:,} images have all"
         return said_of_systems(rated) + counted
-
-    def _complete(self, rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return mean scores and ratings ``[systems, images]`` of the images that have captions of all systems.
-
-        And ``[images]`` a row of each.
-        """
-        if self._latest is None or self._latest[0] is not rated:
-            systems = systems_of(rated)
-            _, first_row, image = np.unique(rated.groups, return_index=True, return_inverse=True)
-            shape = (int(systems.max()) + 1, len(first_row))
-            cell = systems * shape[1] + image
-            counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-            whole = np.flatnonzero(counts.all(axis=0))
-            scores, human = (
-                np.bincount(cell, column, minlength=counts.size).reshape(shape)[:, whole] / counts[:, whole]
-                for column in (rated.scores, rated.human)
-            )
-            self._latest = (rated, (scores, human, first_row[whole]))
-        return self._latest[1]
 
     def _ps(self, values: np.ndarray) -> np.ndarray:
         """Return ``[pairs]`` the p of each pair of ``[systems, images]``."""
@@ -98,6 +78,24 @@ class SoftPairwiseAccuracy(Statistic):
         above = sums[:, first] - sums[:, other] - (seen[first] - seen[other])
         tied = np.abs(above) <= 1e-12 * np.abs(values).sum(axis=1).max()
         return np.mean(np.where(tied, 0.5, above > 0), axis=0)
+
+
+def _complete(rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean scores and ratings ``[systems, images]`` of the images that have captions of all systems.
+
+    And ``[images]`` a row of each.
+    """
+    systems = systems_of(rated)
+    _, first_row, image = np.unique(rated.groups, return_index=True, return_inverse=True)
+    shape = (int(systems.max()) + 1, len(first_row))
+    cell = systems * shape[1] + image
+    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    whole = np.flatnonzero(counts.all(axis=0))
+    scores, human = (
+        np.bincount(cell, column, minlength=counts.size).reshape(shape)[:, whole] / counts[:, whole]
+        for column in (rated.scores, rated.human)
+    )
+    return scores, human, first_row[whole]
 
 
 @lru_cache(maxsize=2)
