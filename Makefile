@@ -102,6 +102,11 @@ runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR
 		--metrics meteor,cider,rouge_l,bleu_1,bleu_4,length \
 		"capture[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
 		--output_path $(CURDIR)/results/runs
+	$(BIN)/bench run --task coco_caption_5ref --model captions:$(CAPBENCH_DATA)/coco_captioners/m2_transformer.json \
+		--log_samples scores --output_path results/runs
+	$(BIN)/bench run --task coco_caption_5ref --model captions:$(CAPBENCH_DATA)/coco_captioners/blip2_results_xe.json \
+		--log_samples scores --output_path results/runs
+	$(BIN)/bench run --task coco_human --model data-captions --log_samples scores --output_path results/runs
 	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --log_samples scores \
 		--task aloha_hat,aloha_nocaps_foil,aloha_hat_detection,aloha_nocaps_foil_detection \
 		--metrics bleu_1,bleu_4,rouge_l,meteor,cider,length \

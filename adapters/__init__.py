@@ -30,6 +30,7 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
     {
         "blip_itm": "capbench.adapters.encoders.hf_pairs:BlipItm",
         "captions": "capbench.adapters.captioners.recorded:RecordedCaptions",
+        "data_captions": "capbench.adapters.captioners.from_data:DataCaptions",
         "diffusion": "capbench.adapters.regions.diffusion:DiffusionPainter",
         "flava": "capbench.adapters.encoders.hf_pairs:Flava",
         "grounding_dino": "capbench.adapters.regions.detectors:GroundingDinoDetector",

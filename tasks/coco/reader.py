@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ...rows import BadRow, Row
+from ...rows import BadRow, Row, read_rows
 from ..json_array import members
 
 KARPATHY = "dataset_coco.json"
+FIVE = "reference_captions.json"
 _HINT = "'bench data coco_chair' and 'bench data coco_chair_val2014' list the files."
 
 
@@ -43,6 +45,35 @@ def karpathy(folder: Path, split: str = "test", instances: str | None = None) ->
             else:
                 rows[identity] = _row(identity, entry["filename"], references)
     yield from _with_objects(rows, folder, instances)
+
+
+def five_references(folder: Path, seed: int | None = None) -> Iterator[Row | BadRow]:
+    """Yield the images of Karpathy's test split with the five references that the authors of PAC-S++ released.
+
+    Args:
+        folder: Holds ``reference_captions.json``.
+        seed: Seed of the draw of one reference of each image, which becomes its ``caption``, scored with the others;
+            without it, none is drawn.
+
+    Yields:
+        ``id`` (COCO's), ``image`` (its file's name), ``references`` and, if drawn, ``caption``; a ``BadRow`` for an
+        entry that cannot be used.
+
+    Raises:
+        DataError: The file is missing or not of its format.
+    """
+    require_file(folder / FIVE, "'bench data coco_caption_5ref' says where it is.")
+    for number, entry in enumerate(read_rows(folder / FIVE, key="id")):
+        identity, texts = ("", None) if isinstance(entry, BadRow) else (entry["id"], entry.get("value"))
+        texts = texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else []
+        if not identity.isdigit() or len(texts) != 5:
+            yield BadRow(f"{FIVE}[{number}]", "has no COCO id and five captions")
+            continue
+        row = _row(int(identity), f"COCO_val2014_{identity:0>12}.jpg", texts)
+        if seed is not None:
+            drawn = random.Random(f"{seed} {identity}").randrange(5)  # noqa: S311 - a sample, not a secret
+            row |= {"caption": texts[drawn], "references": texts[:drawn] + texts[drawn + 1 :]}
+        yield row
 
 
 def val2014(

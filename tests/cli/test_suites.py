@@ -164,6 +164,18 @@ def test_references_are_counted_without_a_model(bench: Bench, tmp_path: Path):
     assert cells["DetailCaps-100 images"]["reason"] == "DetailCaps-100 was not released"
 
 
+def test_captions_of_a_column_of_the_data_are_scored_and_an_instruction_is_refused(bench: Bench, tmp_path: Path):
+    detailcaps(tmp_path / "cache/data")
+    asked = ("run", "--model", "data-captions", "--metrics", "rouge_l", "--skip_checks", "--output_path", "runs")
+    done = bench(*asked, "--task", "detailcaps_cogvlm", "--bootstrap", 0, "--format", "json").succeeded()
+    (row,) = json.loads(done.out)
+    # Each caption and reference is a text of w words and one word of their own: w of w + 1 words are in common.
+    words = [len(text.split()) for text in TEXTS]
+    assert row["value"] == pytest.approx(sum(n / (n + 1) for n in words) / len(words))
+    refused = bench(*asked, "--task", "detailcaps").failed(1, "which is no caption")
+    assert "all documents have the text 'Describe this image in detail.'" in refused.err
+
+
 def test_list_of_suites_counts_what_can_be_measured_here(bench: Bench, tmp_path: Path):
     def here(*options: Any) -> dict[str, str]:
         done = bench("ls", "suites", "--format", "json", *options).succeeded()

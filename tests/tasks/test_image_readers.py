@@ -14,7 +14,7 @@ import pytest
 import capbench
 from capbench.errors import DataError
 from capbench.rows import BadRow
-from capbench.tasks.coco.reader import karpathy, read_captions, val2014
+from capbench.tasks.coco.reader import five_references, karpathy, read_captions, val2014
 from capbench.tasks.nocaps.reader import FILE as NOCAPS
 from capbench.tasks.nocaps.reader import validation
 from capbench.tasks.visual_genome import reader as visual_genome
@@ -104,6 +104,19 @@ def test_bad_entry_of_the_split_is_named_and_costs_no_other(folder: Path, entry:
     bad, *rows = karpathy(folder)
     assert bad == BadRow("dataset_coco.json[1]", reason)
     assert [row["id"] for row in rows] == ["9", "42"]
+
+
+def test_one_of_five_references_is_drawn_and_scored_with_the_others(tmp_path: Path):
+    texts = {str(n): [f"caption {k} of {n}" for k in range(5)] for n in (9, 42, 391895)}
+    (tmp_path / "reference_captions.json").write_text(json.dumps(texts | {"x": [], "7": ["a dog"] * 4}))
+    *rows, x, four = five_references(tmp_path)
+    assert rows[2] == {"id": "391895", "image": "COCO_val2014_000000391895.jpg", "references": texts["391895"]}
+    assert [bad.place for bad in (x, four)] == ["reference_captions.json[3]", "reference_captions.json[4]"]
+    assert {bad.reason for bad in (x, four)} == {"has no COCO id and five captions"}
+    drawn = list(five_references(tmp_path, seed=0))[:3]
+    assert [{row["caption"], *row["references"]} for row in drawn] == [set(texts[row["id"]]) for row in drawn]
+    assert {len(row["references"]) for row in drawn} == {4}
+    assert drawn == list(five_references(tmp_path, seed=0))[:3] != list(five_references(tmp_path, seed=1))[:3]
 
 
 def test_bad_annotations_are_named_and_cost_no_other(folder: Path):
