@@ -62,7 +62,6 @@ def five_references(folder: Path, seed: int | None = None) -> Iterator[Row | Bad
     Raises:
         DataError: The file is missing or not of its format.
     """
-    require_file(folder / FIVE, "'bench data coco_caption_5ref' says where it is.")
     for number, entry in enumerate(read_rows(folder / FIVE, key="id")):
         identity, texts = ("", None) if isinstance(entry, BadRow) else (entry["id"], entry.get("value"))
         texts = texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else []
