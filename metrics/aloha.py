@@ -15,7 +15,7 @@ from ..adapters import Judgement, JudgeRequest
 from ..errors import MetricError, require_all, require_counts
 from .capture.parsers import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
-from .capture.scene_graphs import CaptionParser, of_references
+from .capture.scene_graphs import CaptionParser, Graph, read_items
 from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice
 from .items import Items, Scores
 from .judging import ask, fill, prompt_digest, quoted, read_prompt
@@ -189,17 +189,12 @@ class Aloha(Metric):
         """
         table = np.full((5, len(items)), np.nan)
         failures: dict[int, str] = {}
-        usable: dict[int, tuple[Things, Things]] = {}
-        for item, sides in enumerate(self._sides(items, context)):
-            if isinstance(sides, str):
-                failures[item] = sides
-            elif fault := _fault(*sides):
-                if self.empty == "undefined" or fault[1] is None:
-                    failures[item] = fault[0]
-                else:
-                    table[0, item] = fault[1]
+        usable, faults = self._sides(items, context)
+        for item, (reason, worth) in faults.items():
+            if worth is None or self.empty == "undefined":
+                failures[item] = reason
             else:
-                usable[item] = sides
+                table[0, item] = worth
         for start in range(0, len(usable), _ITEMS_A_PIECE):
             piece = list(usable)[start : start + _ITEMS_A_PIECE]
             for item, matched in zip(piece, self._match([usable[item] for item in piece], context), strict=True):
@@ -245,12 +240,10 @@ class Aloha(Metric):
             )
         context = context or Context()
         items = Items(["0"], [candidate], [tuple(references)], np.ones(1))
-        (sides,) = self._sides(items, context)
-        fault = sides if isinstance(sides, str) else _fault(*sides)
-        if fault:
-            raise MetricError(f"ALOHa cannot explain this: {fault if isinstance(fault, str) else fault[0]}.")
-        assert not isinstance(sides, str)  # noqa: S101 - it would be a fault
-        (matched,) = self._match([sides], context)
+        usable, faults = self._sides(items, context)
+        for reason, _ in faults.values():
+            raise MetricError(f"ALOHa cannot explain this: {reason}.")
+        (matched,) = self._match(list(usable.values()), context)
         return replace(matched, unknown=tuple(dict.fromkeys(self._unknown_words(candidate, references))))
 
     def _match(self, sides: Sequence[tuple[Things, Things]], context: Context) -> list[ObjectMatching]:
@@ -258,24 +251,34 @@ class Aloha(Metric):
         vectors = self._encoder.vectors(names, context)
         return [best_match(*both, vectors, self.aggregate, self.unmatched) for both in sides]
 
-    def _sides(self, items: Items, context: Context) -> list[tuple[Things, Things] | str]:
-        """Return the things of each item's candidate and references, or why they are not known."""
+    def _sides(
+        self, items: Items, context: Context
+    ) -> tuple[dict[int, tuple[Things, Things]], dict[int, tuple[str, float | None]]]:
+        """Return the things of each item's candidate and references; and why some are not matched, and what they score.
+
+        What an item scores all the same is None where its things are not known.
+        """
         reference_sets, set_of_item = items.reference_sets
         candidates, of_sets = (self._listed if self._parser is None else self._parsed)(
             items.candidates, reference_sets, context
         )
         root, _ = self._root()
-        sides: list[tuple[Things, Things] | str] = []
+        usable: dict[int, tuple[Things, Things]] = {}
+        faults: dict[int, tuple[str, float | None]] = {}
         for item, its_set in enumerate(set_of_item.tolist()):
             candidate, references = candidates[items.candidates[item]], of_sets[its_set]
             if isinstance(candidate, str):
-                sides.append(f"candidate: {candidate}")
+                faults[item] = f"candidate: {candidate}", None
             elif isinstance(references, str):
-                sides.append(references)
+                faults[item] = references, None
             else:
                 seen = sorted(items.objects[item]) if self.detections else []
-                sides.append((candidate, [*with_roots(references, root), *((name.lower(),) for name in seen)]))
-        return sides
+                references = [*with_roots(references, root), *((name.lower(),) for name in seen)]
+                if fault := _fault(candidate, references):
+                    faults[item] = fault
+                else:
+                    usable[item] = candidate, references
+        return usable, faults
 
     def _listed(
         self, candidates: Sequence[str], reference_sets: Sequence[tuple[str, ...]], context: Context
@@ -301,15 +304,12 @@ class Aloha(Metric):
     ) -> tuple[dict[str, Things | str], list[Things | str]]:
         """Return the parser's objects of each candidate and each set of references."""
         assert self._parser is not None  # noqa: S101 - the caller looked
-        texts = dict.fromkeys(text for captions in (candidates, *reference_sets) for text in captions)
-        parsed = self._parser.parse([text for text in texts if text.strip()], context)
-        of_text: dict[str, Things | str] = {}
-        for text in texts:
-            caption = parsed.get(text)
-            graphs = () if caption is None or isinstance(caption, str) else caption.sentences
+
+        def objects(graphs: Sequence[Graph]) -> Things:
             names = dict.fromkeys(name.lower() for graph in graphs for name in graph.objects if name.strip())
-            of_text[text] = caption if isinstance(caption, str) else [(name,) for name in names]
-        return of_text, [of_references([of_text[text] for text in captions]) for captions in reference_sets]
+            return [(name,) for name in names]
+
+        return read_items(self._parser, candidates, reference_sets, objects, context)
 
     def _unknown_words(self, candidate: str, references: Sequence[str]) -> list[str]:
         if self._parser is None:

@@ -14,7 +14,7 @@ from ..errors import require_all
 from .capture import wordnet as wordnets
 from .capture.parsers import choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
-from .capture.scene_graphs import ParsedCaption, of_references
+from .capture.scene_graphs import Graph, read_items
 from .contract import PARSEABLE, Context, Metric, labelled, require_choice
 from .items import Items, Scores
 from .java import find_jar
@@ -86,10 +86,7 @@ class GraphMetric(Metric):
             MetricError: The parser, or a resource of the comparison, cannot be used.
         """
         reference_sets, set_of_item = items.reference_sets
-        texts = dict.fromkeys(text for captions in (items.candidates, *reference_sets) for text in captions)
-        parsed = self._parser.parse([text for text in texts if text.strip()], context)
-        of_text = {text: self._facts(parsed.get(text)) for text in texts}
-        of_set = [of_references([of_text[text] for text in captions]) for captions in reference_sets]
+        of_text, of_set = read_items(self._parser, items.candidates, reference_sets, self._facts, context)
         failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts}
         pairs: dict[int, tuple[frozenset[Fact], frozenset[Fact]]] = {}
         for item, its_set in enumerate(set_of_item.tolist()):
@@ -99,7 +96,7 @@ class GraphMetric(Metric):
             elif isinstance(references, str):
                 failures[item] = references
             elif item not in failures:
-                pairs[item] = candidate, frozenset(references)
+                pairs[item] = frozenset(candidate), frozenset(references)
         columns = {name: np.full(len(items), np.nan) for name in ("value", "precision", "recall")}
         usable = list(pairs)
         for start in range(0, len(usable), _ITEMS_A_PIECE):
@@ -116,16 +113,13 @@ class GraphMetric(Metric):
     ) -> list[tuple[float, float, float]]:
         """Return value, precision and recall of each candidate's facts against its references'."""
 
-    def _facts(self, parsed: ParsedCaption | str | None) -> frozenset[Fact] | str:
-        """Return the facts of a caption, none for an empty one, or why it was not parsed."""
-        if isinstance(parsed, str):
-            return parsed
-        of_graphs = (graph.facts for graph in parsed.sentences) if parsed is not None else ()
-        lemmas = frozenset(self._lemmas(fact) for facts in of_graphs for fact in facts)
+    def _facts(self, graphs: Sequence[Graph]) -> list[Fact]:
+        """Return the facts of a caption, none for an empty one."""
+        lemmas = dict.fromkeys(self._lemmas(fact) for graph in graphs for fact in graph.facts)
         if self.empty == "phrase":
-            return lemmas or frozenset({_NOTHING})
+            return list(lemmas) or [_NOTHING]
         # A parser's "( )" is an empty graph.
-        return lemmas - {_NOTHING}
+        return [fact for fact in lemmas if fact != _NOTHING]
 
     def _lemmas(self, fact: Fact) -> Fact:
         if not self.lemmatize:

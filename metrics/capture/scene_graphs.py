@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -241,8 +241,32 @@ def complete(graph: Graph) -> Graph:
     return replace(graph, objects=tuple(names))
 
 
-def of_references(captions: Sequence[Iterable[_Part] | str]) -> list[_Part] | str:
-    """Return what parsers found in the references of an item, each once, or why that is not known."""
+def read_items(
+    parser: CaptionParser,
+    candidates: Sequence[str],
+    reference_sets: Sequence[tuple[str, ...]],
+    parts: Callable[[Sequence[Graph]], list[_Part]],
+    context: Context,
+) -> tuple[dict[str, list[_Part] | str], list[list[_Part] | str]]:
+    """Return the parts of candidates by caption, and those of each set of references, each once; or why there are none.
+
+    Args:
+        parser: Parses all captions but empty ones.
+        candidates: The candidates.
+        reference_sets: The references of each set.
+        parts: Returns the parts of a caption's graphs, of which an empty caption has none.
+        context: Cache and progress.
+    """
+    texts = dict.fromkeys(text for captions in (candidates, *reference_sets) for text in captions)
+    parsed = parser.parse([text for text in texts if text.strip()], context)
+    of_text: dict[str, list[_Part] | str] = {}
+    for text in texts:
+        caption = parsed.get(text)
+        of_text[text] = caption if isinstance(caption, str) else parts(caption.sentences if caption else ())
+    return of_text, [_pooled([of_text[text] for text in captions]) for captions in reference_sets]
+
+
+def _pooled(captions: Sequence[Iterable[_Part] | str]) -> list[_Part] | str:
     pooled: dict[_Part, None] = {}
     for number, parts in enumerate(captions, 1):
         if isinstance(parts, str):
