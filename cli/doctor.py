@@ -16,9 +16,8 @@ from ..atomic_files import draft_beside
 from ..benchmarks.records.environment import environment
 from ..benchmarks.store.store import Store
 from ..errors import BenchError
-from ..metrics.capture import wordnet
+from ..metrics.capture import nltk_text, wordnet
 from ..metrics.capture.factual import RELEASED as FACTUAL
-from ..metrics.capture.nltk_text import NltkText
 from ..metrics.capture.parsers import RELEASED_ENCODER
 from ..metrics.capture.spacy_parser import DEFAULT as SPACY_PIPELINE
 from ..metrics.java import find_java
@@ -75,7 +74,7 @@ def diagnose(store: Path) -> list[Finding]:
         _checked("METEOR", meteor_resources.check, "its tables are installed", "fault"),
         *(_java(), _gpu()),
         _checked("WordNet", wordnet.find, "{} (CAPTURE's synonyms)", need=" CAPTURE's synonyms need them."),
-        _checked("NLTK's models", NltkText().check, f"found ({_FACTUAL})", need=f" {_FACTUAL} needs them."),
+        _checked("NLTK's models", nltk_text.check, f"found ({_FACTUAL})", need=f" {_FACTUAL} needs them."),
         _checkpoint("FACTUAL", Checkpoint(_FACTUAL, "parser_model", FACTUAL)),
         *_parser_spacy(),
         _checkpoint("text encoder", Checkpoint("CAPTURE's likeness of meaning", "encoder", RELEASED_ENCODER)),

@@ -170,15 +170,12 @@ class Aloha(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what finds objects and root nouns and encodes."""
-        settings = super().fingerprint()
-        for name in ("label", "needs"):
-            settings.pop(name)
         if self._parser is None:
             prompts = [prompt_digest(prompt) for prompt in self._texts_of_prompts()]
             found_by = {"prompts": prompts, "max_tokens": self._max_tokens}
         else:
             found_by = self._parser.fingerprint()
-        return {**settings, **found_by, "root_nouns": self._root()[1], **self._encoder.fingerprint()}
+        return {**self._settings(), **found_by, "root_nouns": self._root()[1], **self._encoder.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.

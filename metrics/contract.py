@@ -255,6 +255,10 @@ class Metric(Aggregate, ABC):
         """Return everything that can change a value: settings and the version of what computes it."""
         return {"metric": type(self).__name__, **{k: v for k, v in vars(self).items() if k[0] != "_"}}
 
+    def _settings(self) -> dict[str, Any]:
+        """Return the fingerprint of the settings, without the label and the needs, which follow from them."""
+        return {key: value for key, value in Metric.fingerprint(self).items() if key not in ("label", "needs")}
+
     @abstractmethod
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item.

@@ -189,11 +189,8 @@ class DcScore(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and the prompts and the oracle's facts by their hashes."""
-        settings = super().fingerprint()
-        for name in ("label", "needs"):
-            settings.pop(name, None)
         return {
-            **settings,
+            **self._settings(),
             "prompts": {name: prompt_digest(text) for name, text in self._prompts.items()},
             "facts": score_file_digest(self._file) if self.oracle == "people" else None,
         }

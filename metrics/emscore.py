@@ -494,10 +494,8 @@ def frame_features(videos: Sequence[VideoHandle], context: Context) -> dict[str,
     encoder = require_encoder(context)
     unique = {video.digest(): video for video in videos}
     decoded = [key for key, video in unique.items() if not is_recorded(video)]
-    producer = {"encoder": encoder.fingerprint(), "of": "frames"} if decoded else {}
-    by_key: dict[str, np.ndarray | str] = {}
-    if decoded:
-        by_key |= context.cache.get_arrays(producer, decoded)
+    producer = {"encoder": encoder.fingerprint(), "of": "frames"}
+    by_key: dict[str, np.ndarray | str] = {**context.cache.get_arrays(producer, decoded)}
     missing = [key for key in unique if key not in by_key]
     for batch in encoder.frames([unique[key] for key in missing]) if missing else ():
         new = {missing[at]: features for at, features in batch.vectors.items()}

@@ -70,11 +70,8 @@ class GraphMetric(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses and knows lemmas."""
-        settings = super().fingerprint()
-        # Names of folders; what is in them follows.
-        settings.pop("label", None)
         return {
-            **settings,
+            **self._settings(),
             **({"wordnet": self._wordnet.digest} if self.lemmatize else {}),
             **self._parser.fingerprint(),
         }

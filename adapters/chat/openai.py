@@ -100,10 +100,9 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Request all captions concurrently; each is yielded when it arrives."""
-        for request in requests:
-            # Fails here for settings that the API cannot express.
-            sampling_settings(request.generation_kwargs)
-        asked = [ChatRequest(partial(self._request, request)) for request in requests]
+        # Fails here for settings that the API cannot express.
+        settings = [sampling_settings(request.generation_kwargs) for request in requests]
+        asked = [ChatRequest(partial(self._request, *both)) for both in zip(requests, settings, strict=True)]
         for at, answer in self._client.ask(asked, batch_size or self.concurrency):
             if not isinstance(answer, UnusableAnswer):
                 tokens = answer.usage.get("completion_tokens")
@@ -114,9 +113,9 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
                 reasons = {at: answer.reason}
                 yield Captioned(unseen=reasons) if answer.of == "image" else Captioned(failures=reasons)
 
-    def _request(self, request: CaptionRequest) -> tuple[dict[str, Any], str]:
+    def _request(self, request: CaptionRequest, settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         messages, remark = chat_messages(request.prompt, image_of(request), self.system)
-        return self._body(messages, sampling_settings(request.generation_kwargs)), remark
+        return self._body(messages, settings), remark
 
 
 class OpenAIJudge(_OpenAIServer, Judge):
@@ -129,21 +128,21 @@ class OpenAIJudge(_OpenAIServer, Judge):
 
     def stream(self, requests: Sequence[JudgeRequest]) -> Iterator[Judged]:
         """Request all judgements concurrently; each is yielded when it arrives."""
-        for request in requests:
-            # Fails here for settings that the API cannot express.
-            _decoding(request)
-        asked = [ChatRequest(partial(self._request, request), request.candidates) for request in requests]
+        # Fails here for settings that the API cannot express.
+        asked = [
+            ChatRequest(partial(self._request, request, _decoding(request)), request.candidates) for request in requests
+        ]
         for at, answer in self._client.ask(asked, self.concurrency):
             if isinstance(answer, UnusableAnswer):
                 yield Judged({}, {at: answer.reason})
             else:
                 yield Judged({at: Judgement(answer.text, answer.tokens, answer.remark)})
 
-    def _request(self, request: JudgeRequest) -> tuple[dict[str, Any], str]:
+    def _request(self, request: JudgeRequest, settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         system = self.system if request.system is None else request.system
         messages, remark = chat_messages(request.prompt, request.image, system)
         wanted = {"logprobs": True, "top_logprobs": _TOP_LOGPROBS} if request.candidates else {}
-        return self._body(messages, _decoding(request), **wanted), remark
+        return self._body(messages, settings, **wanted), remark
 
 
 def _decoding(request: JudgeRequest) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ...adapters.devices import BatchSize, find_device
 from ...errors import MetricError, require_all
 from ..contract import Context, kept
 from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
-from .nltk_text import NltkText
+from . import nltk_text
 from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, read_graph
 
 if TYPE_CHECKING:
@@ -66,22 +66,21 @@ class FactualParser(CaptionParser):
 
     def __init__(self, checkpoint: Checkpoint, input_limit: InputLimit = "0.5.0", device: str | None = None) -> None:
         self._checkpoint = checkpoint
-        self._text = NltkText()
         self._input_limit = input_limit
         self._device = device
         self._loaded: tuple[Any, Any, torch.device] | None = None
 
     def check(self) -> None:
         """Raise if the checkpoint or one of NLTK's models is missing; see ``CaptionParser.check``."""
-        require_all(self._text.check, self._checkpoint.check)
+        require_all(nltk_text.check, self._checkpoint.check)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, search and limits."""
-        return {**self._producer(), "input_limit": self._input_limit, **self._text.fingerprint()}
+        return {**self._producer(), "input_limit": self._input_limit, **nltk_text.fingerprint()}
 
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption parsed; see ``CaptionParser.parse``."""
-        texts = self._text.read(captions, context)
+        texts = nltk_text.read(captions, context)
         parsed: dict[str, ParsedCaption | str] = {}
         of_captions = self.graphs([text.sentences for text in texts.values()], context)
         for (caption, text), graphs in zip(texts.items(), of_captions, strict=True):

@@ -159,11 +159,8 @@ class Capture(Metric):
 
     def _producer(self) -> dict[str, Any]:
         """Return what decides all of the numbers."""
-        settings = super().fingerprint()
-        # Names of folders; what is in them follows.
-        settings.pop("label", None)
         return {
-            **settings,
+            **self._settings(),
             "stop_words": hashlib.sha256(json.dumps(sorted(self._stop_list)).encode()).hexdigest(),
             **({"wordnet": self._wordnet.digest} if self._asks_wordnet() else {}),
             **self._parser.fingerprint(),

@@ -1,4 +1,4 @@
-"""Sentences and nouns of captions, by NLTK's models, as released CAPTURE finds them."""
+"""Sentences and nouns of captions, by the models in NLTK's folders ($NLTK_DATA), as released CAPTURE finds them."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ class CaptionText:
     nouns: tuple[str, ...]
 
 
-class NltkText:
-    """Splits captions into sentences and finds their nouns, with the models in NLTK's folders ($NLTK_DATA)."""
+def check() -> None:
+    """Raise if NLTK or one of its models is missing.
 
-    def check(self) -> None:
-        """Raise if NLTK or one of its models is missing.
+    Raises:
+        MetricError: The hint says how to get it.
+    """
+    require_all(lambda: _find(_PUNKT), lambda: _find(_TAGGER))
 
-        Raises:
-            MetricError: The hint says how to get it.
-        """
-        require_all(lambda: _find(_PUNKT), lambda: _find(_TAGGER))
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return NLTK's version and which models it reads."""
-        hashes = "".join(_hash_of(str(_find(resource))) for resource in (_PUNKT, _TAGGER))
-        return {"nltk": version("nltk"), "models": hashlib.sha256(hashes.encode()).hexdigest()}
+def fingerprint() -> dict[str, Any]:
+    """Return NLTK's version and which models it reads."""
+    hashes = "".join(_hash_of(str(_find(resource))) for resource in (_PUNKT, _TAGGER))
+    return {"nltk": version("nltk"), "models": hashlib.sha256(hashes.encode()).hexdigest()}
 
-    def read(self, captions: Sequence[str], context: Context) -> dict[str, CaptionText]:
-        """Return sentences and nouns of each caption.
 
-        Raises:
-            MetricError: A model is missing.
-        """
-        producer = {"of": "sentences and nouns", **self.fingerprint()}
-        known = kept(context.cache, producer, captions, self._tag)
-        return {caption: CaptionText(*map(tuple, known[caption])) for caption in captions}
+def read(captions: Sequence[str], context: Context) -> dict[str, CaptionText]:
+    """Return sentences and nouns of each caption.
 
-    def _tag(self, captions: Sequence[str]) -> Iterator[dict[str, tuple[list[str], list[str]]]]:
-        punkt, words, tagger = _models()
-        for start in range(0, len(captions), _CAPTIONS_A_WRITE):
-            texts: dict[str, tuple[list[str], list[str]]] = {}
-            for caption in captions[start : start + _CAPTIONS_A_WRITE]:
-                sentences: list[str] = punkt.tokenize(caption)
-                tokens = [token for sentence in sentences for token in words.tokenize(sentence)]
-                texts[caption] = sentences, [token for token, tag in tagger.tag(tokens) if tag.startswith("NN")]
-            yield texts
+    Raises:
+        MetricError: A model is missing.
+    """
+    producer = {"of": "sentences and nouns", **fingerprint()}
+    known = kept(context.cache, producer, captions, _tag)
+    return {caption: CaptionText(*map(tuple, known[caption])) for caption in captions}
+
+
+def _tag(captions: Sequence[str]) -> Iterator[dict[str, tuple[list[str], list[str]]]]:
+    punkt, words, tagger = _models()
+    for start in range(0, len(captions), _CAPTIONS_A_WRITE):
+        texts: dict[str, tuple[list[str], list[str]]] = {}
+        for caption in captions[start : start + _CAPTIONS_A_WRITE]:
+            sentences: list[str] = punkt.tokenize(caption)
+            tokens = [token for sentence in sentences for token in words.tokenize(sentence)]
+            texts[caption] = sentences, [token for token, tag in tagger.tag(tokens) if tag.startswith("NN")]
+        yield texts
 
 
 @cache

@@ -15,10 +15,10 @@ from ...errors import DataError, MetricError
 from ...rows import BadRow, first_fault, read_rows
 from ..contract import Context, require_choice
 from ..vectors.checkpoints import Checkpoint
+from . import nltk_text
 from .factual import RELEASED, FactualParser, InputLimit
 from .grammar_parser import SHAPES, GrammarParser
 from .matching import KINDS
-from .nltk_text import NltkText
 from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, complete, facts_in, read_graph, united
 from .spacy_parser import DEFAULT, SpacyParser
 
@@ -113,7 +113,6 @@ class RecordedGraphs(CaptionParser):
 
     def __init__(self, path: str) -> None:
         self._path = Path(path).expanduser()
-        self._text = NltkText()
 
     @property
     def finished(self) -> bool:
@@ -123,12 +122,12 @@ class RecordedGraphs(CaptionParser):
     def check(self) -> None:
         """Raise if the file cannot be read, or NLTK's models are missing and it holds sentences."""
         if not self.finished:
-            self._text.check()
+            nltk_text.check()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one parser."""
         identity = {"parser": "recorded", "sha256": hashlib.sha256(self._path.read_bytes()).hexdigest()}
-        return identity if self.finished else {**identity, **self._text.fingerprint()}
+        return identity if self.finished else {**identity, **nltk_text.fingerprint()}
 
     def parse(self, captions: Sequence[str], context: Context) -> dict[str, ParsedCaption | str]:
         """Return each caption's graph; see ``CaptionParser.parse``."""
@@ -142,7 +141,7 @@ class RecordedGraphs(CaptionParser):
         missing = [caption for caption in dict.fromkeys(captions) if caption not in parsed]
         if self.finished:
             return parsed | dict.fromkeys(missing, self._missing("caption"))
-        for caption, text in self._text.read(missing, context).items():
+        for caption, text in nltk_text.read(missing, context).items():
             graphs = [self._rows["sentence"].get(sentence.strip()) for sentence in text.sentences]
             usable = tuple(graph for graph in graphs if isinstance(graph, Graph))
             reasons = (graph or self._missing("sentence") for graph in graphs if not isinstance(graph, Graph))
