@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -182,12 +181,10 @@ def _value(cell: _Json | None, column: _Json) -> str:
 
 
 _MOST_LINES = 60
-_EXPLAINED = (JSON_FILE, "README.md")
-"""Files whose differences are listed."""
 
 
 def differences(runs: Path, output: Path, readme_of_repository: Path | None = None) -> list[str]:
-    """Return the differences between the leaderboard in a folder and a new build; empty if there are none.
+    """Return the files of a leaderboard that a new build would change, and the changes in its tables; empty if none.
 
     Args:
         runs: The folder of the runs.
@@ -200,46 +197,26 @@ def differences(runs: Path, output: Path, readme_of_repository: Path | None = No
     """
     board, files = leaderboard_files(runs)
     paths: set[str] = set()
-    missing: list[str] = []
-    changed: dict[str, tuple[bytes, bytes]] = {}
+    changes: list[str] = []
+    moved: list[str] = []
     for path, content in files:
         paths.add(path)
-        if (there := _content(output / path)) is None:
-            missing.append(path)
-        elif there != content:
-            changed[path] = (there, content) if path in _EXPLAINED else (b"", b"")
-    lines = [f"missing: {path}" for path in sorted(missing)]
-    lines += [f"differs: {path}" for path in sorted(changed)]
-    lines += [f"obsolete: {path}" for path in listed_files(output) if path not in paths]
-    if JSON_FILE in changed:
-        there, content = changed[JSON_FILE]
         try:
-            moved = moved_lines(_parsed(there, str(output / JSON_FILE)), json.loads(content))
-        except BenchError as error:
-            moved = [str(error)]
-        lines += ["", *_cut(moved)] if moved else []
-    if "README.md" in changed:
-        lines += ["", *_unified("README.md", *changed["README.md"])]
+            there = unlinked(output / path).read_bytes()
+        except OSError:
+            changes.append(f"missing: {path}")
+            continue
+        if there != content:
+            changes.append(f"differs: {path}")
+            if path == JSON_FILE:
+                try:
+                    moved = moved_lines(_parsed(there, str(output / path)), json.loads(content))
+                except BenchError as error:
+                    moved = [str(error)]
     if readme_of_repository:
         now = with_excerpt(readme_of_repository, board).encode()
-        if now != (there := readme_of_repository.read_bytes()):
-            name = str(readme_of_repository)
-            lines += [f"differs: {name}", "", *_unified(name, there, now)]
-    return lines
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return unlinked(path).read_bytes()
-    except OSError:
-        return None
-
-
-def _unified(name: str, there: bytes, made_now: bytes) -> list[str]:
-    before, now = (content.decode("utf-8", "replace").splitlines() for content in (there, made_now))
-    return _cut(list(difflib.unified_diff(before, now, f"{name} as it is", f"{name} of the runs", n=1, lineterm="")))
-
-
-def _cut(lines: list[str]) -> list[str]:
-    more = len(lines) - _MOST_LINES
-    return [*lines[:_MOST_LINES], f"... and {more:,} more lines"] if more > 0 else lines
+        changes += [f"differs: {readme_of_repository}"] if now != readme_of_repository.read_bytes() else []
+    changes += [f"obsolete: {path}" for path in listed_files(output) if path not in paths]
+    more = len(moved) - _MOST_LINES
+    cut = [f"... and {more:,} more lines"] if more > 0 else []
+    return [*sorted(changes), *([""] if moved else []), *moved[:_MOST_LINES], *cut]

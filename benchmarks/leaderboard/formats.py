@@ -8,15 +8,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from ...errors import DataError
+from ..tables.pages.rendering import page_name
 from ..tables.text import LATEX_SYMBOLS, csv_text, show_difference, show_number
-from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, SuiteCell, SuiteTable, TaskTable, ident
+from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, SuiteCell, SuiteTable, TaskTable
 from .suites_of_board import NOT_RUN
 from .task_tables import main_column, newest_tables
 
@@ -41,14 +41,6 @@ _SPECIAL = {
     "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
 }  # fmt: skip
 _LATEX = str.maketrans(_SPECIAL) | LATEX_SYMBOLS
-
-
-def unique_name(name: str, taken: set[str]) -> str:
-    """Return a file name without suffix that is not taken, also on case-insensitive disks, and add it to those."""
-    names = chain([ident(name)], (f"{ident(name)}-{number}" for number in count(2)))
-    chosen = next(name for name in names if name.lower() not in taken)
-    taken.add(chosen.lower())
-    return chosen
 
 
 def value_text(cell: Cell, column: Column) -> str:
@@ -241,10 +233,10 @@ def _superscript(letters: str) -> str:
 
 def latex_files(board: Board) -> dict[str, bytes]:
     """Return one file per task table and per suite, in ``latex/``."""
-    texts = [(table.anchor, _latex_task(table)) for table in board.tables]
-    texts += [(f"suite-{suite.suite}", _latex_suite(suite)) for suite in board.suites]
+    texts = [(table.anchor, f"{table.task} {table.version}", _latex_task(table)) for table in board.tables]
+    texts += [(f"suite-{suite.suite}", suite.suite, _latex_suite(suite)) for suite in board.suites]
     taken: set[str] = set()
-    return {f"latex/{unique_name(name, taken)}.tex": text.encode() for name, text in texts}
+    return {f"latex/{page_name(name, taken, identity)}.tex": text.encode() for name, identity, text in texts}
 
 
 def latex(text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,10 +20,10 @@ from ..leaderboard.board import BoardRun
 from ..leaderboard.html.run import stored_picture
 from ..records.reading import find_records, read_record
 from ..records.record import Record
+from ..tables.pages.rendering import page_name
 from .samples import RunSamples
 
 _SAMPLES_KEPT = 4
-_LONGEST_KEY = 120
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,13 @@ class Runs:
         files, errors = find_records(self.places)
         faults = [("", error.in_one_line) for error in errors]
         runs: dict[str, ShownRun] = {}
+        taken: set[str] = set()
         for file in files:
             state = file.stat()
             try:
-                key = _key(file.parent, runs)
+                # In URLs a run is called by the last three folders of its path.
+                folder = file.parent.resolve()
+                key = page_name("/".join(folder.parts[-3:]), taken, str(folder))
                 runs[key] = ShownRun(key, file.parent, _record(file, state.st_mtime_ns, state.st_size))
             except BenchError as error:
                 faults.append((str(file.parent), error.in_one_line.removeprefix(f"{file}: ")))
@@ -100,16 +101,6 @@ def _record(file: Path, _changed: int, _size: int) -> Record:
     record = read_record(file)
     record.protocol  # noqa: B018 - raises if unknown
     return record
-
-
-def _key(folder: Path, taken: dict[str, ShownRun]) -> str:
-    """Return the name of a run in URLs: the last three folders of its path, in characters that URLs allow."""
-    parts = folder.resolve().parts[-3:]
-    name = "--".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") for part in parts if part != "/")
-    if name in taken or len(name) > _LONGEST_KEY or not name:
-        digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        name = f"{name[:_LONGEST_KEY]}-{digest}"
-    return name
 
 
 NOTHING = Picture(

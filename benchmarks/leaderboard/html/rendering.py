@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from base64 import b64encode
 from collections.abc import Iterable
 from functools import cache
@@ -14,9 +13,8 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from ...tables.pages.rendering import asset, templates
+from ...tables.pages.rendering import asset, page_name, templates
 from ..board import Board, BoardRun
-from ..formats import unique_name
 
 _HERE = Path(__file__).parent
 
@@ -64,25 +62,13 @@ def address(path: str) -> str:
 
 
 def run_pages(runs: Iterable[BoardRun]) -> dict[str, str]:
-    """Return the path of each run's page by the key of the run: ASCII, and unique on case-insensitive disks.
-
-    A name that does not contain the full key contains a hash of it.
-    """
-    pages: dict[str, str] = {}
+    """Return the path of each run's page by the key of the run."""
     taken: set[str] = set()
-    for run in runs:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.key.replace("/", "--")).lstrip(".-") or "run"
-        if name != run.key.replace("/", "--") or name.lower() in taken or len(name) > 150:
-            name = f"{name[:150]}-{hashlib.sha256(run.key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
-        taken.add(name.lower())
-        pages[run.key] = f"runs/{name}.html"
-    return pages
+    return {run.key: f"runs/{page_name(run.key, taken)}.html" for run in runs}
 
 
 def task_pages(board: Board) -> dict[str, str]:
-    """Return the path of each table's page by its anchor, unique on case-insensitive disks; empty for a small board."""
+    """Return the path of each table's page by its anchor; empty for a small board."""
     taken: set[str] = set()
-    return {
-        table.anchor: f"tasks/{unique_name(table.anchor, taken)}.html"
-        for table in (board.tables if board.is_large else ())
-    }
+    tables = board.tables if board.is_large else ()
+    return {table.anchor: f"tasks/{page_name(table.anchor, taken)}.html" for table in tables}

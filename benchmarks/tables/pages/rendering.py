@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from ...statistics.contract import Interval
 
 _HERE = Path(__file__).parent
+_LONGEST_NAME = 150
 
 
 @cache
@@ -45,6 +48,25 @@ def templates(folder: Path) -> jinja2.Environment:
     )
     environment.filters |= {"number": number, "difference": difference, "ends": ends}
     return environment
+
+
+def page_name(key: str, taken: set[str], identity: str = "") -> str:
+    """Return a name of a page, ASCII and without suffix, and add it to those that are taken.
+
+    A name that does not contain the whole key, or would be taken on a case-insensitive disk, has a hash.
+
+    Args:
+        key: What the page is of; its parts are separated by ``/``.
+        taken: Earlier names, in lower case.
+        identity: What is hashed; the key unless given.
+    """
+    plain = key.replace("/", "--")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "page"
+    if name != plain or name.lower() in taken or len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256((identity or key).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        name = f"{name[:_LONGEST_NAME]}-{digest}"
+    taken.add(name.lower())
+    return name
 
 
 def _shown(value: Any) -> Any:
