@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import textwrap
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from . import entries, environment, histograms, record
 
@@ -20,10 +21,11 @@ def schema_text() -> str:
     schema = record.Record.model_json_schema()
     definitions = {"Record": schema, **schema["$defs"]}
     for module in (entries, environment, histograms, record):
-        for (model, name), text in _docstrings(module).items():
-            if model in definitions:
-                field = getattr(module, model).model_fields[name]
-                definitions[model]["properties"][field.alias or name]["description"] = text
+        for name in definitions.keys() & vars(module).keys():
+            model: Any = vars(module)[name]
+            for field, text in attribute_docstrings(model).items():
+                key = model.model_fields[field].alias or field
+                definitions[name]["properties"][key]["description"] = text
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "capbench run record (run.json), schema version 1",
@@ -31,13 +33,13 @@ def schema_text() -> str:
     return json.dumps(head | {**schema, **head}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _docstrings(module: ModuleType) -> dict[tuple[str, str], Any]:
-    """Return the texts below the fields of a module's classes, by class and field."""
+@cache
+def attribute_docstrings(model: type) -> dict[str, str]:
+    """Return the texts below the annotated attributes of a class, by attribute, each in one line."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     return {
-        (model.name, field.target.id): inspect.cleandoc(text.value.value).replace("\n", " ")
-        for model in ast.parse(inspect.getsource(module)).body
-        if isinstance(model, ast.ClassDef)
-        for field, text in pairwise(model.body)
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(cast("ast.ClassDef", definition).body)
         if isinstance(field, ast.AnnAssign)
         and isinstance(field.target, ast.Name)
         and isinstance(text, ast.Expr)

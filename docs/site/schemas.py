@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
 import json
-import textwrap
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -16,6 +11,7 @@ from docstrings import in_a_cell, items, plain, prose, sections
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from capbench.benchmarks.records.schema import attribute_docstrings
 from capbench.tasks.yaml_files import FunctionReference
 
 _SIGNS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "length at least"}
@@ -125,7 +121,7 @@ def _meaning(model: type[BaseModel], name: str) -> str:
     for base in model.__mro__:
         if base in (BaseModel, object) or not issubclass(base, BaseModel):
             continue
-        if text := _attribute_docstrings(base).get(name) or items(sections(base).get("Attributes", "")).get(name):
+        if text := attribute_docstrings(base).get(name) or items(sections(base).get("Attributes", "")).get(name):
             return text + _choices(model, name)
     raise LookupError(f"{model.__module__}.{model.__qualname__}: the key '{name}' has no docstring")
 
@@ -136,22 +132,6 @@ def _choices(model: type[BaseModel], name: str) -> str:
     if isinstance(known, str):
         return f" ({known})" if known else ""
     return "".join(f" `{choice}`: {text}." for choice, text in known.items())
-
-
-@functools.cache
-def _attribute_docstrings(model: type) -> dict[str, str]:
-    """Return the docstrings of the attributes of a class."""
-    statements = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0].body
-    docstrings = {}
-    for before, after in pairwise(statements):
-        if (
-            isinstance(before, ast.AnnAssign)
-            and isinstance(before.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            docstrings[before.target.id] = inspect.cleandoc(str(after.value.value))
-    return docstrings
 
 
 def template_keys() -> str:
