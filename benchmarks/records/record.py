@@ -397,18 +397,14 @@ class Record(RecordEntry):
         """Metrics that failed as a whole, with the reason."""
         return {error.metric: error.reason for error in self.errors}
 
-    @property
-    def fingerprint_parts(self) -> Mapping[str, Any]:
-        """The hashed parts of the fingerprint."""
-        return self.values["fingerprint_parts"]
-
     @cached_property
     def identity(self) -> str:
         """The fingerprint in one form for records of all versions."""
         # Older ones hold null for keys that the task does not give, and lack choices that came later.
-        task = {key: value for key, value in self.fingerprint_parts["task"].items() if value is not None}
+        parts = self.values["fingerprint_parts"]
+        task = {key: value for key, value in parts["task"].items() if value is not None}
         choices = plain(self.protocol.fingerprint())
-        return hash_of_json({**self.fingerprint_parts, "task": {**task, "protocol": choices}})
+        return hash_of_json({**parts, "task": {**task, "protocol": choices}})
 
     @property
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:

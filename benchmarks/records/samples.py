@@ -133,30 +133,22 @@ def _column(name: str, values: Any) -> Any:
     return pyarrow.array(values)
 
 
-class Shortened:
-    """Shortens absolute paths in texts to their last part.
-
-    Where two texts would become the same, all get a hash.
+def _shortened(texts: Iterable[str | None]) -> dict[str, str]:
+    """Return the texts with absolute paths, each with the last parts alone; with a hash where two become the same.
 
     Args:
         texts: All texts that occur.
     """
-
-    def __init__(self, texts: Iterable[str | None]) -> None:
-        self._short: dict[str, str] = {}
-        plain = SeenValues()
-        rest = iter(texts)
-        while some := list(islice(rest, ROWS)):
-            shortened = {text: without_folders(text) for text in dict.fromkeys(some) if text is not None}
-            self._short |= {text: short for text, short in shortened.items() if short != text}
-            plain.add(text for text, short in shortened.items() if short == text)
-        short = list(self._short.values())
-        if len(set(short)) < len(short) or plain.holds_any(short):
-            self._short = {text: without_folders(text, distinct=True) for text in self._short}
-
-    def __call__(self, text: str | None) -> str | None:
-        """Return a text without folders."""
-        return text if text is None else self._short.get(text, text)
+    short: dict[str, str] = {}
+    plain = SeenValues()
+    rest = iter(texts)
+    while some := list(islice(rest, ROWS)):
+        names = {text: without_folders(text) for text in dict.fromkeys(some) if text is not None}
+        short |= {text: name for text, name in names.items() if name != text}
+        plain.add(text for text, name in names.items() if name == text)
+    if len(set(short.values())) < len(short) or plain.holds_any(short.values()):
+        return {text: without_folders(text, distinct=True) for text in short}
+    return short
 
 
 def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
@@ -167,15 +159,15 @@ def scores_alone(tables: Callable[[], Iterable[Any]]) -> Iterator[Any]:
     """
     import pyarrow
 
-    shortened: dict[str, Callable[[str | None], str | None]] = {
-        name: Shortened(text for table in tables() for text in table[name].to_pylist()) for name in ("id", "image")
+    short = {
+        name: _shortened(text for table in tables() for text in table[name].to_pylist()) for name in ("id", "image")
     }
-    shortened["failure"] = lambda text: text and without_folders(unquoted_row(text))
     for table in tables():
         kept = table.select([field.name for field in table.schema if _is_score(field)])
-        for name, short in shortened.items():
-            column = pyarrow.array(map(short, kept[name].to_pylist()), pyarrow.string())
-            kept = kept.set_column(kept.column_names.index(name), name, column)
+        texts = {name: [names.get(text, text) for text in kept[name].to_pylist()] for name, names in short.items()}
+        texts["failure"] = [text and without_folders(unquoted_row(text)) for text in kept["failure"].to_pylist()]
+        for name, column in texts.items():
+            kept = kept.set_column(kept.column_names.index(name), name, pyarrow.array(column, pyarrow.string()))
         yield kept
 
 

@@ -74,20 +74,20 @@ class NoUse(Exception):  # noqa: N818 - an outcome of a conversation
     """A conversation without a usable result after all attempts; the text gives the reason."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ConversationResult(Generic[T]):
     """The outcome of a conversation.
 
     Attributes:
         result: Its return value; None if it failed.
-        fault: Why it failed.
+        fault: Why it failed; empty if it did not.
         asked: The number of requests.
         silent: The last reason for which the judge gave no answer; empty if it always answered.
     """
 
-    result: T | None
-    fault: str
-    asked: int
+    result: T | None = None
+    fault: str = ""
+    asked: int = 0
     silent: str = ""
 
 
@@ -97,29 +97,27 @@ def converse(judge: Judge, conversations: Sequence[Conversation[T]]) -> list[Con
     Raises:
         AdapterError: The judge failed as a whole.
     """
-    said: dict[int, ConversationResult[T]] = {}
-    asked = [0] * len(conversations)
-    silent = [""] * len(conversations)
+    results = [ConversationResult[T]() for _ in conversations]
     answers = dict.fromkeys(range(len(conversations)), "")
     while answers:
         requests: dict[int, JudgeRequest] = {}
         for number, answer in answers.items():
-            conversation = conversations[number]
+            conversation, outcome = conversations[number], results[number]
             try:
                 # A conversation begins with None.
-                requests[number] = conversation.send(answer) if asked[number] else next(conversation)
-                asked[number] += 1
+                requests[number] = conversation.send(answer) if outcome.asked else next(conversation)
+                outcome.asked += 1
             except StopIteration as end:
-                said[number] = ConversationResult(end.value, "", asked[number], silent[number])
+                outcome.result = end.value
             except NoUse as fault:
-                said[number] = ConversationResult(None, str(fault), asked[number], silent[number])
+                outcome.fault = str(fault)
         answers = dict.fromkeys(requests, "")
         numbers = list(requests)
         for batch in judge.stream(list(requests.values())) if requests else ():
             answers |= {numbers[at]: judgement.text for at, judgement in batch.judgements.items()}
             for at, reason in batch.failures.items():
-                silent[numbers[at]] = reason
-    return [said[number] for number in range(len(conversations))]
+                results[numbers[at]].silent = reason
+    return results
 
 
 def first_of_use(tries: int, ask: Callable[[int], Conversation[T]]) -> Conversation[T]:

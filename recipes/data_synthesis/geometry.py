@@ -97,24 +97,20 @@ def clustered_boxes(
     array = array[(shares >= _LEAST) & (shares <= _MOST)]
     if not len(array):
         return []
-    united = united_hulls(hulls(array, k_means(with_centres(array), _CLUSTERS)))
+    centres = (array[:, :2] + array[:, 2:]) / 2
+    labels = k_means(np.hstack([array, centres]), _CLUSTERS)
+    united = united_hulls([_hull(array[labels == label]) for label in np.unique(labels)])
     return cut_hulls(united, 0 if rectangles == "whole" else 1)
 
 
-def with_centres(boxes: np.ndarray) -> np.ndarray:
-    """Return boxes with their centres: x1, y1, x2, y2, centre x, centre y, ``[n, 6]``."""
-    return np.hstack([boxes, (boxes[:, :2] + boxes[:, 2:]) / 2])
-
-
-def k_means(points: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
+def k_means(points: np.ndarray, clusters: int) -> np.ndarray:
     """Return the cluster of each point, by the best of 10 starts (k-means++), as int ``[n]``.
 
     Args:
         points: ``[n, d]``.
         clusters: How many; no more than there are different points.
-        seed: Of the starts.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     count = min(clusters, len(np.unique(points, axis=0)))
     with warnings.catch_warnings():
         # Of clusters that have become empty.
@@ -122,11 +118,6 @@ def k_means(points: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
         # SciPy 1.14 does not know "rng".
         starts = [kmeans2(points, count, _STEPS, minit="++", seed=rng) for _ in range(_STARTS)]  # pyright: ignore[reportCallIssue]
     return min(starts, key=lambda start: ((points - start[0][start[1]]) ** 2).sum())[1]
-
-
-def hulls(boxes: np.ndarray, labels: np.ndarray) -> list[WholeBox]:
-    """Return the hull of the boxes of each label, in whole pixels, by label."""
-    return [_hull(boxes[labels == label]) for label in np.unique(labels)]
 
 
 def united_hulls(boxes: Sequence[WholeBox]) -> list[WholeBox]:

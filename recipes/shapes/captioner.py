@@ -19,6 +19,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from transformers import CLIPVisionConfig, LlavaForConditionalGeneration, LlavaProcessor, PreTrainedTokenizerFast
 
 from ...adapters.decoding.dbd import FactPrompts
@@ -229,21 +230,15 @@ def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -
         ``[b, n]`` tokens, padded on the right; and labels, with -100 for tokens outside answers.
     """
     tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
-    rows = []
+    ids, answers = [], []
     for instruction, answer in asked:
         talk = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": instruction}]}]
         prompt = processor.apply_chat_template(talk, add_generation_prompt=True, tokenize=False)
         before = tokenizer(prompt.replace("<image>", "<image>" * GRID**2))["input_ids"]
-        after = tokenizer(f" {answer}", add_special_tokens=False)["input_ids"]
-        rows.append((before, [*after, tokenizer.eos_token_id]))
-    length = max(len(before) + len(after) for before, after in rows)
-    ids = torch.full((len(rows), length), tokenizer.pad_token_id)
-    answers = torch.full((len(rows), length), _IGNORED)
-    for row, (before, after) in enumerate(rows):
-        end = len(before) + len(after)
-        ids[row, :end] = torch.tensor([*before, *after])
-        answers[row, len(before) : end] = torch.tensor(after)
-    return ids, answers
+        after = [*tokenizer(f" {answer}", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+        ids.append(torch.tensor([*before, *after]))
+        answers.append(torch.tensor([*[_IGNORED] * len(before), *after]))
+    return pad_sequence(ids, True, tokenizer.pad_token_id), pad_sequence(answers, True, _IGNORED)
 
 
 def pixels_of(pictures: Sequence[LabelledPicture]) -> torch.Tensor:
@@ -324,18 +319,6 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
     return model
 
 
-def write_captioner(model: LlavaForConditionalGeneration, processor: LlavaProcessor, folder: Path) -> None:
-    """Write the model in half precision, and its processor.
-
-    Args:
-        model: The model; it is converted in place.
-        processor: Its processor.
-        folder: The output folder; created if missing.
-    """
-    model.half().save_pretrained(folder)
-    processor.save_pretrained(folder)
-
-
 _MIXED = 0.2
 """Share of steps, at the end, that use all instructions."""
 _VOCABULARY_SCENES = 2000
@@ -399,7 +382,8 @@ def train(
     optimise([(_parameters(tower, projector, probes["patches"]), warm_up_rate)], of_warm_up, warm_up)
     others = _parameters(projector, model.model.language_model, model.lm_head, probes)
     optimise([(_parameters(tower), tower_rate), (others, rate)], of_training, steps)
-    write_captioner(model, processor, output)
+    model.half().save_pretrained(output)
+    processor.save_pretrained(output)
 
 
 def _parameters(*modules: torch.nn.Module) -> list[torch.nn.Parameter]:

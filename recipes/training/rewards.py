@@ -67,7 +67,7 @@ class Rewards:
     """
 
     def __init__(self, parts: Sequence[RewardPart], rows: Sequence[TrainingRow], device: str) -> None:
-        self._counted: list[tempfile.TemporaryDirectory[str]] = []
+        self._counted = tempfile.TemporaryDirectory(prefix="frequencies")
         self._cache = _ImageCache()
         self._models: dict[str, Any] = {}
         self._device = device
@@ -102,9 +102,7 @@ class Rewards:
     def _planned(self, part: RewardPart, rows: Sequence[TrainingRow], has_references: bool) -> PlannedMetric:
         entry = read_metric(part.metric)
         if part.document_frequencies is not None:
-            counted = tempfile.TemporaryDirectory(prefix="frequencies")
-            self._counted.append(counted)
-            file = _written_captions(rows, part.document_frequencies, Path(counted.name))
+            file = _written_captions(rows, part.document_frequencies, Path(self._counted.name))
             entry = entry.model_copy(update={"name": part.metric, "document_frequencies": str(file)})
         planned = plan_metric(entry, frozenset(get_args(Need)))
         metric, named = planned.metric, f"objective.reward: metric '{part.metric}'"
@@ -153,23 +151,23 @@ class _ImageCache(NoCache):
     """Caches features of images, which recur, and none of captions, which do not."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[str, np.ndarray]] = {}
+        self._kept: dict[tuple[str, str], np.ndarray] = {}
         self._bytes = 0
 
     def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Return what is known."""
-        kept = self._kept.get(_key(producer), {})
-        return {key: kept[key] for key in inputs if key in kept}
+        key = _key(producer)
+        return {name: self._kept[key, name] for name in inputs if (key, name) in self._kept}
 
     def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep what fits."""
         if producer.get("of") != "image":
             return
-        kept = self._kept.setdefault(_key(producer), {})
+        key = _key(producer)
         for name, array in arrays.items():
             if self._bytes + array.nbytes <= _MOST_KEPT:
                 self._bytes += array.nbytes
-                kept[name] = array
+                self._kept[key, name] = array
 
 
 def _key(producer: Mapping[str, Any]) -> str:
@@ -178,7 +176,7 @@ def _key(producer: Mapping[str, Any]) -> str:
 
 def _written_captions(rows: Sequence[TrainingRow], document: str, folder: Path) -> Path:
     """Write the captions of rows as documents for CIDEr: one per group, or one per caption."""
-    file = folder / "captions.jsonl"
+    file = folder / f"{document}.jsonl"
     with file.open("w", encoding="utf-8") as lines:
         for row in rows:
             for number, caption in enumerate(row.captions):

@@ -135,21 +135,17 @@ def pass_back(
         parameters: All trainable parameters.
         half: Whether the towers compute in half precision.
     """
-    if not half:
-        for encoding, gradient in zip(encodings, gradients, strict=True):
-            encoding.backward(gradient)
-        return
-    weights, scale = list(parameters), 1.0
+    weights, scale, scaled = list(parameters), 1.0, list[torch.Tensor]()
     largest = max(float(gradient.abs().max()) for gradient in gradients)
-    scaled: list[torch.Tensor] = []
     for highest in _HIGHEST:
         for tensor in weights:
             tensor.grad = None
-        scale = 2.0 ** math.floor(math.log2(highest / largest)) if 0 < largest < math.inf else 1.0
+        if half and 0 < largest < math.inf:
+            scale = 2.0 ** math.floor(math.log2(highest / largest))
         for encoding, gradient in zip(encodings, gradients, strict=True):
             encoding.backward(gradient * scale)
         scaled = [weight.grad for weight in weights if weight.grad is not None]
-        if all(bool(torch.isfinite(grad).all()) for grad in scaled):
+        if not half or all(bool(torch.isfinite(grad).all()) for grad in scaled):
             break
     for tensor in scaled:
         tensor /= scale

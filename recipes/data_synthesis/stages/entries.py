@@ -23,44 +23,40 @@ from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Sta
 
 
 class MaskTree(MaskTexts):
-    """Texts of an image and of its masks, optionally truncated; arguments as of ``MaskTexts``."""
+    """Texts of an image and of its masks, whole or truncated; arguments as of ``MaskTexts``."""
 
-    def whole(self, most: int | None = None) -> str:
-        """Return the text of the whole image.
+    def cut_whole(self, most: int) -> str:
+        """Return the text of the whole image, without its last lines.
 
         Args:
-            most: Tokens that it may have: its last lines are left out.
+            most: Tokens that it may have.
         """
-        if most is None:
-            return super().whole()
         said, lines = self._whole()
         while lines and clip_tokens(said + "\n".join(lines)) > most:
             lines.pop()
         return asking.cut_to_tokens(said + "\n".join(lines), most)
 
-    def part(self, number: str, most: int | None = None) -> str:
-        """Return the text of a mask.
+    def cut_part(self, number: str, most: int) -> str:
+        """Return the text of a mask, without what is deepest in the tree.
 
         Args:
             number: The mask.
-            most: Tokens that it may have: what is deepest in the tree is left out.
+            most: Tokens that it may have.
         """
-        if most is None:
-            return super().part(number)
         depths = dict(self._below(number))
         while depths and clip_tokens(self._part(number, depths)) > most:
             deepest = max(depths.values())
             depths = {key: depth for key, depth in depths.items() if depth < deepest}
         return asking.cut_to_tokens(self._part(number, depths), most)
 
-    def entries(self, most: int | None = None) -> dict[str, str]:
-        """Return the text of each entry.
+    def cut_entries(self, most: int) -> dict[str, str]:
+        """Return the truncated text of each entry.
 
         Args:
             most: Tokens that a text may have.
         """
-        parts = {key: self.part(number, most) for key, number in self.said_of().items()}
-        return {BASE: self.whole(most)} | parts
+        parts = {key: self.cut_part(number, most) for key, number in self.said_of().items()}
+        return {BASE: self.cut_whole(most)} | parts
 
 
 FULL_IMAGE = (
@@ -373,7 +369,7 @@ class MoreSummaries(EntryStage):
         """Return each row with additional summaries."""
         conversations = []
         for row in rows:
-            texts = MaskTree(row.values).entries(self.settings.input_tokens)
+            texts = MaskTree(row.values).cut_entries(self.settings.input_tokens)
             first = row.values["summaries"]
             conversations.append(
                 {key: self._further(texts[key], known, key, self.asker(row, key)) for key, known in first.items()}
@@ -435,7 +431,7 @@ class FirstSummary(EntryStage):
 
     def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
         """Return each row with its summaries; a row fails if its whole image has none."""
-        texts = [MaskTree(row.values, self.settings.least_area).entries() for row in rows]
+        texts = [MaskTexts(row.values, self.settings.least_area).entries() for row in rows]
         replies = self.ask(
             rows,
             models,

@@ -39,8 +39,6 @@ class MergeSettings(StageSettings):
     """The most tokens of an answer."""
     tries: Annotated[int, Field(gt=0)] = 3
     """Maximum number of requests until an answer is usable, with sampling."""
-    most_words: Annotated[int, Field(gt=0)] | None = None
-    """Maximum number of words of an answer; a longer one is rejected. The prompt asks for at most 300."""
     language: Language = "english"
     """``english``: an answer in another language is requested again."""
 
@@ -86,14 +84,11 @@ class Merge(Stage):
                 seed = seed_of(self.seed, self.name, row.id, attempt)
                 decoding = {"temperature": settings.temperature, "seed": seed}
             answer = (yield JudgeRequest(prompt, max_tokens=settings.new_tokens, decoding=decoding)).strip()
-            words = answer.split()
             if not answer:
                 raise NoUse("the judge said nothing")
-            if settings.most_words is not None and len(words) > settings.most_words:
-                raise NoUse(f"the answer has {len(words)} words, and {settings.most_words} is the most")
             if fault := language_fault(answer, settings.language):
                 raise NoUse(f"the answer {fault}")
             # A description is one paragraph, even if the answer has line breaks.
-            return " ".join(words)
+            return " ".join(answer.split())
 
         return (yield from first_of_use(settings.tries if settings.temperature else 1, ask))

@@ -244,7 +244,7 @@ def test_interval_by_influence_is_over_images(tiny_encoder, folder: Path):
 
 def test_fingerprint_changes_with_what_is_matched(tiny_encoder, folder: Path):
     def data_hash() -> str:
-        return evaluate(tiny_encoder, folder, "dci_all_neg")["dci_all_neg"].record.fingerprint_parts["data"]
+        return evaluate(tiny_encoder, folder, "dci_all_neg")["dci_all_neg"].record.data_hash
 
     before = data_hash()
     negatives = json.loads((folder / "complete" / "sa_2.json").read_text())["negatives"]

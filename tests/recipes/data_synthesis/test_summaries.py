@@ -69,10 +69,10 @@ def test_texts_are_of_the_tree_in_its_order():
 def test_long_texts_lose_their_last_lines_or_what_is_deepest():
     texts = MaskTree(HOUSE)
     whole, part = texts.whole(), texts.part("7")
-    assert texts.whole(clip_tokens(whole)) == whole
-    assert texts.whole(clip_tokens(whole) - 1) == whole.removesuffix("\ntree")
-    assert texts.part("7", clip_tokens(part) - 1) == part.removesuffix("\nknob")
-    assert texts.part("7", 5) == cut_to_tokens("This is an image of house. A red house.", 5)
+    assert texts.cut_whole(clip_tokens(whole)) == whole
+    assert texts.cut_whole(clip_tokens(whole) - 1) == whole.removesuffix("\ntree")
+    assert texts.cut_part("7", clip_tokens(part) - 1) == part.removesuffix("\nknob")
+    assert texts.cut_part("7", 5) == cut_to_tokens("This is an image of house. A red house.", 5)
 
 
 def test_tokens_are_clips_with_start_and_end():

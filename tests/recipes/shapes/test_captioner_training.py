@@ -28,7 +28,6 @@ from capbench.recipes.shapes.captioner import (
     things_of_tokens,
     warm_up_loss,
     world_processor,
-    write_captioner,
 )
 from capbench.recipes.shapes.clip import IMAGE_SIZE, PATCH
 from capbench.tasks.shapes.pictures import DrawnPicture
@@ -53,7 +52,8 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> HfCaptioner:
         patch_size=PATCH,
     )
     processor = world_processor()
-    write_captioner(make_captioner(processor, vision, seed=0), processor, folder)
+    make_captioner(processor, vision, seed=0).half().save_pretrained(folder)
+    processor.save_pretrained(folder)
     return HfCaptioner(str(folder), device="cpu")
 
 
