@@ -172,7 +172,7 @@ def recipes_section() -> Iterator[Leaf]:
         for name, path in kind.shipped().items():
             loaded = kind.load(name)
             about = in_a_cell(loaded.document.description)
-            paper = getattr(loaded.document, "paper", "")
+            paper = loaded.document.paper
             lines = [about, "", f"Paper: {plain(paper)}." if paper else "", "", *map(plain, loaded.choices())]
             data = " --data DIR" if verb == "make" else ""
             lines += ["", f"```text\nbench {verb} {name}{data} --dry_run\nbench {verb} {name}{data} --output DIR\n```"]

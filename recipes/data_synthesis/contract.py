@@ -17,8 +17,7 @@ from ...adapters.images.reading import UnreadableImage
 from ...errors import DataError, UsageError
 from ...metrics.contract import Cache, NoCache
 from ...registry import Registry
-from ..training.schema import Strict
-from .schema import PipelineModel
+from ..training.schema import ModelChoice, Strict
 
 
 class RowFile:
@@ -148,7 +147,7 @@ class PipelineModels:
         cache: The cache of encoder features.
     """
 
-    def __init__(self, named: Mapping[str, PipelineModel], cache: Cache | None = None) -> None:
+    def __init__(self, named: Mapping[str, ModelChoice], cache: Cache | None = None) -> None:
         self.choices = named
         self._loaded: dict[str, Any] = {}
         self.cache = NoCache() if cache is None else cache
@@ -179,7 +178,7 @@ class PipelineModels:
             )
         return spec
 
-    def named(self, role: str) -> PipelineModel:
+    def named(self, role: str) -> ModelChoice:
         """Return the model that the pipeline names for a role.
 
         Raises:

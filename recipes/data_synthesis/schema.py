@@ -8,25 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ...errors import UsageError
-from ..training.schema import Loaded, Strict, change_value, digest_without
+from ..training.schema import Document, Loaded, ModelChoice, Strict, change_value, digest_without
 
 FOLDER = Path(__file__).parent / "pipelines"
 """Pipelines that ship."""
-
-
-class PipelineModel(Strict):
-    """A model by its alias or adapter."""
-
-    name: str
-    """An alias, an adapter, or a folder that a recipe made."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """Of its adapter."""
-
-    @property
-    def label(self) -> str:
-        """Its name in reports and provenance, with its weights if the pipeline names them."""
-        weights = self.arguments.get("pretrained")
-        return self.name if weights is None else f"{self.name} ({weights})"
 
 
 class Output(Strict):
@@ -57,7 +42,7 @@ class JudgingSettings(Strict):
     metrics: list[str] = Field(min_length=1)
     """Metrics, as ``bench score`` names them."""
     encoder: Annotated[
-        PipelineModel | None, BeforeValidator(lambda named: {"name": named} if isinstance(named, str) else named)
+        ModelChoice | None, BeforeValidator(lambda named: {"name": named} if isinstance(named, str) else named)
     ] = None
     """The encoder of metrics: a model as in ``models``, or its name alone; by default the pipeline's own."""
 
@@ -66,18 +51,12 @@ def _named(models: Any) -> Any:
     return {role: model for role, model in models.items() if model is not None} if isinstance(models, dict) else models
 
 
-class SynthesisPipeline(Strict):
+class SynthesisPipeline(Document):
     """A data synthesis pipeline."""
 
     pipeline: str
     """Its name."""
-    description: str = ""
-    """What it makes, in one sentence."""
-    paper: str = ""
-    """Where the method is printed."""
-    choices: dict[str, str] = Field(default_factory=dict)
-    """Keys that the paper leaves open, each with what this pipeline takes and why."""
-    models: Annotated[dict[str, PipelineModel], BeforeValidator(_named)] = Field(default_factory=dict)
+    models: Annotated[dict[str, ModelChoice], BeforeValidator(_named)] = Field(default_factory=dict)
     """Role to the model; null for none, where an included file names one."""
     stages: list[dict[str, Any]] = Field(min_length=1)
     """In order; each has ``stage``, optionally ``name``, and the stage's keys."""
@@ -85,8 +64,6 @@ class SynthesisPipeline(Strict):
     """Which values are written, and in which format."""
     judged: JudgingSettings | None = None
     """How the output is evaluated; by default not at all."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """The random seed."""
 
     def fingerprint(self) -> str:
         """Return a hash of everything that determines the output."""

@@ -21,11 +21,11 @@ from ...benchmarks.store.store import Store, parse_store
 from ...errors import BenchError, DataError, UsageError, as_one, did_you_mean, require_all
 from ...permissions import Permissions, permit, permitted
 from ...progress import Progress, silent
-from ..training.schema import Strict, validated
+from ..training.schema import ModelChoice, Strict, validated
 from . import contract
 from .contract import ROLES, NotGenerated, PipelineModels, PipelineRow, RowFile, Stage, StageFacts
 from .report import Report, judged, lengths, require_judges, write_report
-from .schema import LoadedPipeline, PipelineModel
+from .schema import LoadedPipeline
 from .sources import SourceRows, read_input, with_digests
 from .writing import OF_DCI, claim, write_output
 
@@ -144,7 +144,7 @@ class StageOfShard:
     """
 
     stage: Stage
-    named: Mapping[str, PipelineModel]
+    named: Mapping[str, ModelChoice]
     producer: str
     store: Path
     folder: Folder

@@ -24,11 +24,10 @@ from ..data_synthesis.schema import SynthesisPipeline
 from ..data_synthesis.synthesis import SynthesisCall
 from ..data_synthesis.writing import claim
 from ..training import execution as training
-from ..training.contract import TrainingCall
+from ..training.contract import TrainingCall, start_of, with_start
 from ..training.judging import JudgedRun, judged, require_judges
 from ..training.loop import StepReport
 from ..training.processes import TrainingProcesses
-from ..training.tuning import start_of, with_start
 from .report import LoopTurn, write_report
 from .schema import LoadedLoop
 

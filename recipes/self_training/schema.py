@@ -15,8 +15,8 @@ from ...boundary import HINT, OUTSIDE, Boundary
 from ...errors import UsageError, did_you_mean
 from ...permissions import is_installed
 from ...tasks.yaml_files import ParsedFile
-from ..data_synthesis.schema import LoadedPipeline, list_pipelines, load_pipeline
-from ..training.schema import JudgeTask, Loaded, LoadedRecipe, Positive, Strict, change_value, list_recipes, load_recipe
+from ..data_synthesis.schema import LoadedPipeline
+from ..training.schema import Document, JudgeTask, Loaded, LoadedRecipe, Positive, Strict, change_value
 
 FOLDER = Path(__file__).parent / "loops"
 """Loops that ship."""
@@ -45,17 +45,11 @@ class TrainingPart(Strict):
     """A list of ``KEY=VALUE``, as for ``bench train --set``."""
 
 
-class SelfLoop(Strict):
+class SelfLoop(Document):
     """A loop: each of ``turns`` makes data with the previous turn's captioner and trains a captioner."""
 
     loop: str
     """Its name."""
-    description: str = ""
-    """What it does, in one sentence."""
-    paper: str = ""
-    """Where the method and the expected results are published."""
-    choices: dict[str, str] = Field(default_factory=dict)
-    """Keys that the paper leaves open, each with what this loop takes and why."""
     captioner: str
     """An alias, or a folder with a ``model.yaml``: the captioner of turn 0, which later turns are compared with."""
     make: SynthesisPart
@@ -66,8 +60,6 @@ class SelfLoop(Strict):
     """The number of turns."""
     judge: Annotated[list[JudgeTask], Field(min_length=1)]
     """Tasks that evaluate the captioner of each turn; the figure shows the first metric of the first task."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """Of the pipeline and of the training."""
 
 
 class LoadedLoop(Loaded[SelfLoop]):
@@ -84,12 +76,12 @@ class LoadedLoop(Loaded[SelfLoop]):
     def __init__(self, loop: SelfLoop, parsed: ParsedFile, changed: Mapping[str, str]) -> None:
         super().__init__(loop, parsed, changed)
         self.loop = loop
-        self._pipeline = self._beside("make", "pipeline", list_pipelines())
-        self._recipe = self._beside("train", "training recipe", list_recipes())
+        self._pipeline = self._beside("make", "pipeline", LoadedPipeline.shipped())
+        self._recipe = self._beside("train", "training recipe", LoadedRecipe.shipped())
         path = self.folder_of("make", "data") / Path(loop.make.data).expanduser()
         self.data = str(path) if path.exists() or "/" in loop.make.data else loop.make.data
         """Input of the pipeline: a path, or the name of a task."""
-        pipeline = self._placed("make", load_pipeline, self._pipeline, loop.make.set)
+        pipeline = self._placed("make", LoadedPipeline.load, self._pipeline, loop.make.set)
         if "captioner" not in pipeline.pipeline.models:
             raise UsageError(
                 f"{parsed.where('make', 'recipe')}: pipeline '{loop.make.recipe}' uses no captioner: all turns would "
@@ -118,7 +110,7 @@ class LoadedLoop(Loaded[SelfLoop]):
             UsageError: Each fault of its file, with the line.
         """
         named = [f"models.captioner.name={json.dumps(captioner)}", f"seed={self.loop.seed}"]
-        return self._placed("make", load_pipeline, self._pipeline, [*self.loop.make.set, *named])
+        return self._placed("make", LoadedPipeline.load, self._pipeline, [*self.loop.make.set, *named])
 
     def recipe(self, rows: Path | None = None) -> LoadedRecipe:
         """Return the training recipe of a turn, with the evaluation tasks of the loop.
@@ -133,7 +125,7 @@ class LoadedLoop(Loaded[SelfLoop]):
         if rows is not None:
             changes += ["data.task=null", "data.reader=null", "data.arguments={}"]
             changes += [f"data.file={json.dumps(str(rows.absolute()))}"]
-        return self._placed("train", load_recipe, self._recipe, changes)
+        return self._placed("train", LoadedRecipe.load, self._recipe, changes)
 
     def fingerprint(self) -> str:
         """Return a hash of everything that determines the result of a turn and its evaluation, without their number."""

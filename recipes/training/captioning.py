@@ -11,11 +11,10 @@ from ...adapters import ImageHandle
 from ...adapters.contracts import TrainableCaptioner
 from ...adapters.images.reading import read_image
 from ...errors import DataError, UsageError
-from .contract import TrainingCall
+from .contract import VALIDATION_SEED, Trainer, TrainingCall
 from .rows import Batches, BatchSampler, Rows, TrainingRow
 from .schema import Positive, Strict
 from .towers import ImageReader, Inputs, saved_bytes, seed_of
-from .tuning import VALIDATION_SEED, TunedTrainer
 
 _MOST_KEPT = 2 << 30
 """Size of the cache of vision features in bytes."""
@@ -37,21 +36,20 @@ class CaptionerSettings(Strict):
     """Whether the pass with gradients uses the model's dropout."""
 
 
-class CaptionerTrainer(TunedTrainer):
+class CaptionerTrainer(Trainer):
     """A trainer of a captioner; see ``Trainer``.
 
     Args:
         call: The training call.
         settings: The objective's.
-        needs_captions: Whether rows without captions are left out.
 
     Raises:
         BenchError: The recipe, its data or its model are invalid.
     """
 
-    def __init__(self, call: TrainingCall, settings: CaptionerSettings, needs_captions: bool) -> None:
+    def __init__(self, call: TrainingCall, settings: CaptionerSettings) -> None:
         self._shared = settings
-        super().__init__(call, _with_captions if needs_captions else lambda rows: rows)
+        super().__init__(call)
         if len(self.rows.rows) < settings.batch:
             raise UsageError(
                 f"data: {len(self.rows.rows)} rows are less than a batch of {settings.batch}.",
@@ -126,14 +124,6 @@ class CaptionerTrainer(TunedTrainer):
         torch.manual_seed(seed_of(self.recipe.seed, *seed, self.processes.number))
 
 
-def _with_captions(rows: Rows) -> Rows:
-    without = {row.id: "has no captions" for row in rows.rows if not row.captions}
-    kept = [row for row in rows.rows if row.captions]
-    if not kept:
-        raise DataError("no row of the data has captions.", "Add captions: this trainer learns from them.")
-    return Rows(kept, {**rows.left_out, **without})
-
-
 class CrossEntropySettings(CaptionerSettings):
     """The objective of cross-entropy: the mean over all tokens of a batch, the end token counted."""
 
@@ -157,11 +147,19 @@ class CrossEntropyTrainer(CaptionerTrainer):
 
     def __init__(self, call: TrainingCall) -> None:
         self._settings = settings = call.loaded.settings(CrossEntropySettings)
-        super().__init__(call, settings, needs_captions=True)
+        super().__init__(call, settings)
         self._drawing, self._fixed = (
             BatchSampler(1, settings.pick, False, False, False, "", seed)
             for seed in (self.recipe.seed, VALIDATION_SEED)
         )
+
+    def usable(self, rows: Rows) -> Rows:
+        """Return the rows with captions; see ``Trainer.usable``."""
+        without = {row.id: "has no captions" for row in rows.rows if not row.captions}
+        kept = [row for row in rows.rows if row.captions]
+        if not kept:
+            raise DataError("no row of the data has captions.", "Add captions: this trainer learns from them.")
+        return Rows(kept, {**rows.left_out, **without})
 
     def backward(self, step: int) -> dict[str, float]:
         """Add the gradients of a step; see ``Trainer.backward``."""

@@ -1,24 +1,62 @@
-"""The interface of trainers, which compute the gradients of an objective step by step."""
+"""The base class of trainers, which compute the gradients of an objective step by step, and write the result."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ...adapters.contracts import Alias
+from ...adapters.aliases import ModelSpec, resolve_model
+from ...adapters.checkpoints import first_line
+from ...adapters.contracts import Alias, TrainableEncoder, TrainableModel
+from ...adapters.peft_weights import quiet_peft
+from ...errors import UsageError
+from ...permissions import Permissions
 from ...progress import Progress, silent
 from ...registry import Registry
 from .processes import TrainingProcesses
-from .rows import Rows
-from .schema import LoadedRecipe, Strict
+from .rows import Batches, Rows, TrainingRow, read_source
+from .schema import LoadedRecipe, Lora, Recipe, Strict, list_recipes
 
 if TYPE_CHECKING:
     import torch
 
+    from .pac_lora import PacLora
     from .rewards import RewardPart
+
+WEIGHTS = "weights"
+"""The folder of a result's weights, next to its alias."""
+VALIDATION_SEED = 1
+
+_L = TypeVar("_L", bound=TrainableModel)
+
+
+def start_of(recipe: Recipe) -> ModelSpec:
+    """Return the model that a recipe starts from.
+
+    Raises:
+        UsageError: It is unknown; if another recipe makes it, the hint is the command.
+    """
+    name = recipe.model.name
+    try:
+        return resolve_model(name, recipe.model.arguments)
+    except UsageError:
+        if name not in list_recipes() or Path(name).exists():
+            raise
+    raise UsageError(
+        f"model: folder '{name}' is missing; recipe '{name}' makes it.",
+        f"Run 'bench train {name} --output {name}'; or set another: --set model.name=FOLDER.",
+    )
+
+
+def with_start(start: ModelSpec) -> Permissions:
+    """Return the permission to read the folders of the start model, which a result with LoRA names."""
+    named = (Path(value).expanduser() for value in start.arguments.values() if isinstance(value, str))
+    return Permissions(folders=tuple(path for path in named if path.is_dir()))
 
 
 @dataclass(frozen=True)
@@ -43,7 +81,7 @@ class TrainingCall:
 
 
 class Trainer(ABC):
-    """Computes the gradients of an objective step by step.
+    """Computes the gradients of an objective step by step, and writes the trained model.
 
     A step depends on the recipe, the weights and the step's number only, so that an interrupted training resumes
     exactly.
@@ -68,8 +106,20 @@ class Trainer(ABC):
     rewarded: Sequence[RewardPart] = ()
     """The metrics that are the reward; empty without one."""
 
-    @abstractmethod
-    def __init__(self, call: TrainingCall) -> None: ...
+    def __init__(self, call: TrainingCall) -> None:
+        self.recipe, self.processes = call.loaded.recipe, call.processes
+        self.rows = self.usable(read_source(call, self.recipe.data, "data"))
+        self.validation: Sequence[TrainingRow] = []
+        if source := self.recipe.data.validation:
+            self.validation = self.usable(read_source(call, source, "data", "validation")).rows
+
+    def usable(self, rows: Rows) -> Rows:
+        """Return the rows that the objective can use.
+
+        Raises:
+            BenchError: It can use none.
+        """
+        return rows
 
     @abstractmethod
     def backward(self, step: int) -> dict[str, float]:
@@ -83,10 +133,6 @@ class Trainer(ABC):
         """
 
     @abstractmethod
-    def ids(self, step: int) -> list[str]:
-        """Return the ids of the rows of a step."""
-
-    @abstractmethod
     def validate(self) -> float:
         """Return the mean loss of the validation rows, always with the same texts, without gradients."""
 
@@ -94,9 +140,132 @@ class Trainer(ABC):
     def memory(self) -> dict[str, int]:
         """Return the memory of one piece of a step in bytes, by kind."""
 
-    @abstractmethod
+    def load_trainable(self, kind: type[_L], label: str, hint: str) -> _L:
+        """Return the recipe's model, and select its trainable parameters.
+
+        Args:
+            kind: The class of model that the trainer requires.
+            label: The message for other models.
+            hint: Its hint.
+
+        Raises:
+            BenchError: The model is unknown, not trainable, or does not fit the recipe: for example, no parameter
+                matches, or the result cannot have the recipe's format.
+        """
+        import torch
+
+        spec = start_of(self.recipe)
+        if not {"dtype", "device"}.isdisjoint(spec.arguments):
+            raise UsageError("model: 'dtype' and 'device' do not belong in a recipe.", "Use 'precision', or --device.")
+        trainable = spec.to_trainable(self.processes.device)
+        if not isinstance(trainable, kind):
+            raise UsageError(f"model: {spec.name} {label}", hint)
+        if self.recipe.result == "pac" and not (
+            isinstance(trainable, TrainableEncoder)
+            and trainable.head_width is not None
+            and trainable.quick_gelu is not None
+        ):
+            raise UsageError(
+                f"result: pac: {spec.name} is not a CLIP with OpenAI's names.",
+                "Remove the key: the result then has the model's format.",
+            )
+        self.name, self.module, self._spec, self._trainable = spec.name, trainable.module, spec, trainable
+        self._factors: PacLora | None = None
+        self._peft: Any = None
+        torch.manual_seed(self.recipe.seed)
+        lora = self.recipe.lora
+        if lora is None:
+            self._open(self.recipe.train)
+        elif lora.kind == "pac":
+            from .pac_lora import PacLora
+
+            self._factors = PacLora(self.module, lora.rank, lora.alpha)
+        else:
+            self._peft = _with_peft(self.module, lora)
+        self.parameters = {name: param for name, param in self.module.named_parameters() if param.requires_grad}
+        return trainable
+
+    def _open(self, patterns: list[str]) -> None:
+        names = [name for name, _ in self.module.named_parameters()]
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise UsageError(
+                    f"train: '{pattern}' matches no weight of {self._spec.name}.",
+                    f"Its weights: {', '.join(names[:6])}, …",
+                )
+        for name, param in self.module.named_parameters():
+            param.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
+
+    def take_batches(self, batches: Batches) -> None:
+        """Set the batches."""
+        self._batches, self.steps_in_an_epoch = batches, batches.in_an_epoch
+
+    def rows_of(self, step: int) -> list[TrainingRow]:
+        """Return the rows of a step, over all processes."""
+        return [self.rows.rows[number] for number in self._batches.rows(step)]
+
+    def ids(self, step: int) -> list[str]:
+        """Return the ids of the rows of a step."""
+        return [row.id for row in self.rows_of(step)]
+
+    def lower(self) -> AbstractContextManager[object]:
+        """Return the autocast context of the model."""
+        import torch
+
+        lower = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.recipe.precision)
+        return torch.autocast(self._trainable.device.type, lower) if lower else nullcontext()
+
     def write(self, folder: Path) -> Alias:
         """Write the result below a folder, and return its alias; the model cannot be used afterwards."""
+        self.module.eval()
+        place = folder / WEIGHTS
+        if self._peft is not None and self.recipe.result == "own" and "peft" not in self._spec.arguments:
+            for config in self._peft.peft_config.values():
+                # A set has another order in each process.
+                if not isinstance(config.target_modules, str):
+                    config.target_modules = sorted(config.target_modules)
+            self._peft.save_pretrained(place)
+            # Paths are absolute, so that they are valid in any folder.
+            arguments = {
+                key: str(path.resolve())
+                if isinstance(value, str) and (path := Path(value).expanduser()).exists()
+                else value
+                for key, value in self._spec.arguments.items()
+            }
+            return {"adapter": self._spec.adapter, **arguments, "peft": f"./{WEIGHTS}"}
+        if self.recipe.result == "pac" and isinstance(self._trainable, TrainableEncoder):
+            from ...adapters.encoders.pac import write_pac
+
+            place.mkdir()
+            lora, model = self._factors, self._trainable
+            weights = (lora.plain, lora.factors) if lora else (self.module.state_dict(), {})
+            return write_pac(*weights, place, model.head_width or 64, bool(model.quick_gelu), model.tokenizer_files)
+        if self._peft is not None:
+            self._peft.merge_and_unload()
+        if self._factors is not None:
+            self._factors.merge()
+        return self._trainable.write(place)
+
+
+def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,  # pyright: ignore[reportArgumentType] - which may be no whole number
+        lora_dropout=lora.dropout,
+        target_modules=lora.targets,
+        bias=lora.bias,
+    )
+    try:
+        with quiet_peft():
+            return get_peft_model(module, config)  # pyright: ignore[reportArgumentType] - any module will do
+    except Exception as error:
+        # peft raises errors of many types, for example for targets without a match.
+        raise UsageError(
+            f"lora: targets {lora.targets}: {first_line(error)}",
+            "Name layers of the model, as peft takes them: the ends of their names, or one regular expression.",
+        ) from error
 
 
 trainers: Registry[type[Trainer]] = Registry(

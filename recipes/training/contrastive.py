@@ -14,11 +14,10 @@ from ...adapters.contracts import TrainableEncoder
 from ...adapters.encoders.open_clip_transform import open_clip_transform
 from ...adapters.images.transforms import ImageTransform
 from ...errors import UsageError
-from .contract import TrainingCall
+from .contract import VALIDATION_SEED, Trainer, TrainingCall
 from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, require_some
 from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
-from .tuning import VALIDATION_SEED, TunedTrainer
 
 Pooling = Literal["average", "hardest", "hardest_released"]
 NegativesLoss = Literal["none", "bce", "negclip", "pairwise"]
@@ -152,7 +151,7 @@ class ContrastiveSettings(Strict):
     """A prefix of each caption."""
 
 
-class ContrastiveTrainer(TunedTrainer):
+class ContrastiveTrainer(Trainer):
     """Trains a dual encoder; see ``Trainer`` and ``ContrastiveSettings``.
 
     Sources: Sarto et al. 2024 (PAC-S++), equations 1-3; Urbanek et al. 2024 (DCI), section 5 and its train code;
@@ -169,7 +168,7 @@ class ContrastiveTrainer(TunedTrainer):
 
     def __init__(self, call: TrainingCall) -> None:
         self._settings = call.loaded.settings(ContrastiveSettings)
-        super().__init__(call, self._usable)
+        super().__init__(call)
         self._trainable = self.load_trainable(
             TrainableEncoder, "is not a dual encoder.", "The contrastive trainer requires one."
         )
@@ -222,8 +221,8 @@ class ContrastiveTrainer(TunedTrainer):
             both = lambda: (self._trainable.encode_images(pixels), self._trainable.encode_texts(texts))  # noqa: E731
             return {"activations": saved_bytes(self.module, both)}
 
-    def _usable(self, rows: Rows) -> Rows:
-        """Return the rows that the objective can use, one per caption with ``each_caption``."""
+    def usable(self, rows: Rows) -> Rows:
+        """Return the rows that the objective can use, one per caption with ``each_caption``; see ``Trainer.usable``."""
         settings = self._settings
         for kind, weight, key in (
             ("further_images", settings.further_images, "objective.further_images"),

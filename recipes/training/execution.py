@@ -16,10 +16,9 @@ from ...access import require_permitted
 from ...adapters.aliases import ALIAS_FILE, resolve_model
 from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
 from ...permissions import permit, runs_code
-from .contract import Trainer, TrainingCall, trainers
+from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers, with_start
 from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
 from .loop import Loop, StepReport, draw_history, every, read_history, steps_of
-from .tuning import WEIGHTS, start_of, with_start
 
 SCORES, SENSITIVITY, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _FLOAT = 4

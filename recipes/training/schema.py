@@ -62,12 +62,18 @@ class Data(Source):
 
 
 class ModelChoice(Strict):
-    """What is trained."""
+    """A model by its alias or adapter."""
 
     name: str
     """An alias, an adapter, or a folder that a recipe made."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Of its adapter."""
+
+    @property
+    def label(self) -> str:
+        """Its name in reports and provenance, with its weights if the file names them."""
+        weights = self.arguments.get("pretrained")
+        return self.name if weights is None else f"{self.name} ({weights})"
 
 
 class Lora(Strict):
@@ -162,17 +168,24 @@ class JudgeTask(Strict):
     """Decoding settings of a captioner, over those of the task."""
 
 
-class Recipe(Strict):
+class Document(Strict):
+    """Keys that recipes, pipelines and loops have in common."""
+
+    description: str = ""
+    """What it does, in one sentence."""
+    paper: str = ""
+    """Where the method and the expected results are published."""
+    choices: dict[str, str] = Field(default_factory=dict)
+    """Keys that the paper leaves open, each with what is taken and why."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """The random seed."""
+
+
+class Recipe(Document):
     """One training."""
 
     recipe: str
     """Its name."""
-    description: str = ""
-    """What it trains, in one sentence."""
-    paper: str = ""
-    """Where the method and the expected results are published."""
-    choices: dict[str, str] = Field(default_factory=dict)
-    """Keys that the paper leaves open, each with what this recipe takes and why."""
     data: Data
     """What is trained on."""
     model: ModelChoice
@@ -200,8 +213,6 @@ class Recipe(Strict):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of the towers; weights, losses and the optimiser stay in single precision. ``fp16`` is for GPUs without
     bf16, and only for the contrastive trainer, which keeps gradients within its range."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """The random seed."""
     judge: list[JudgeTask] = Field(default_factory=list)
     """The tasks that evaluate the model before and after."""
     probe: str | None = None
@@ -246,7 +257,7 @@ def validated(model: type[Settings], values: Mapping[str, Any], parsed: ParsedFi
         raise UsageError("\n".join(faults_of(error, parsed, model, *section))) from error
 
 
-_D = TypeVar("_D", bound=BaseModel)
+_D = TypeVar("_D", bound=Document)
 
 
 class Loaded(Generic[_D]):
@@ -327,8 +338,7 @@ class Loaded(Generic[_D]):
 
     def choices(self) -> list[str]:
         """Return the lines of a report on the choices; empty without any."""
-        chosen: Mapping[str, str] = getattr(self.document, "choices")  # noqa: B009 - of each kind of document
-        lines = [f"- `{key}`: {why}" for key, why in chosen.items()]
+        lines = [f"- `{key}`: {why}" for key, why in self.document.choices.items()]
         return ["Choices that the paper leaves open:", "", *lines, ""] if lines else []
 
     def folder_of(self, *keys: str) -> Path:

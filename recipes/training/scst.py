@@ -132,7 +132,7 @@ class ScstTrainer(CaptionerTrainer):
                 f"objective.captions: baseline '{settings.baseline}' compares captions of an image; 1 is too few.",
                 "Set 2 or more, or 'baseline: greedy'.",
             )
-        super().__init__(call, settings, needs_captions=False)
+        super().__init__(call, settings)
         self.rewarded = settings.reward
         self._rewards = Rewards(settings.reward, self.rows.rows, call.processes.device)
         self._writing = Writing(settings.captions, settings.candidates == "samples", settings.tokens)
