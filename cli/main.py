@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # Only the chosen subcommand's module is imported, so that --help answers at once.
 COMMANDS = {
@@ -89,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == chosen:
+            sub.register("action", None, _Once)
             command, module = sub, importlib.import_module(f".{name}", __package__)
             module.add_arguments(sub)
     options, unknown = parser.parse_known_args(arguments)
@@ -105,6 +106,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     return _guarded(module.run, options)
+
+
+class _Once(argparse.Action):
+    """Stores the value of an option; of two values argparse itself keeps the second without a word."""
+
+    is_given = False
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None):
+        if self.is_given and option:
+            parser.error(f"{option} is given twice")
+        self.is_given = True
+        setattr(namespace, self.dest, values)
 
 
 def _unknown(prog: str, problem: str, name: str, known: Iterable[str], hint: str) -> int:

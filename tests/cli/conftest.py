@@ -110,8 +110,9 @@ def run_small(bench: Bench, write_task: Callable[..., Path], tmp_path: Path) -> 
         folder = tmp_path / "tasks"
         if not folder.exists():
             write_task()
-        options = ("--task", "small", "--include_path", folder, "--output_path", tmp_path / "runs")
-        return bench("run", *options, "--bootstrap", 0, *arguments)
+        usual = {"--include_path": folder, "--output_path": tmp_path / "runs", "--bootstrap": 0}
+        options = [part for option in usual.items() if option[0] not in arguments for part in option]
+        return bench("run", "--task", "small", *options, *arguments)
 
     return run
 

@@ -19,6 +19,12 @@ from capbench.errors import UsageError
 from capbench.permissions import Permissions, permit
 
 
+def test_option_that_is_given_twice_is_refused(bench):
+    bench("score", "captions.jsonl", "--metrics", "cider", "--model", "a", "--model", "b").failed(
+        2, "--model is given twice"
+    )
+
+
 def test_help_explains_every_command_and_the_exit_codes_and_the_version_is_printed(bench):
     done = bench("--help").succeeded()
     codes = "0 done, 1 something failed, 2 wrong usage."
