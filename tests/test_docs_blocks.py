@@ -40,7 +40,6 @@ PLANNED = {"run"}
 READ = {"train": load_recipe, "make": load_pipeline, "loop": load_loop}
 """Their recipes are read, with the changes of ``--set``."""
 CARRIED_OUT = """
-bench run --model captions:mine.jsonl --task iiw_400
 bench run --model iiw-p5b --task iiw_400
 bench run --task checklist_iiw --metrics cider,meteor
 bench run --model shapes-llava --task shapes_detailcaps
@@ -65,11 +64,11 @@ bench store stats
 bench store verify
 bench store prune --older_than 90
 bench ls suites
-bench ls models
 bench show pacspp_table1
 bench make --list
 bench loop --list
 bench train --list
+bench score captions.jsonl --metrics bleu_4,cider
 bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv
 bench score captions.jsonl --metrics "recorded[file=scores.jsonl,label=Polos]"
 bench explain --metric 'capture[parser=grammar,synonyms=false,soft=false]' \
@@ -78,7 +77,7 @@ bench explain --metric 'capture[parser=grammar,synonyms=false,soft=false]' \
 """One after the other, in a folder that has what their reader has; runs look at a few documents."""
 TOLD = {
     r"view ": "tests/benchmarks/view serves pages, tests/browser looks at them",
-    r"compare (RUN|runs/my_photos|runs/flickr8k_expert)": "tests/test_readme.py compares runs of photographs",
+    r"compare (RUN|runs/my_photos|runs/flickr8k_expert|runs/shapes_dci)": "tests/test_readme.py compares some",
     r"export latex runs/my_photos": "tests/test_readme.py",
     r"explain (--task shapes_detailcaps|.*parser_model=captions)": "tests/test_readme.py",
     r"doctor$": "tests/cli/test_doctor.py",

@@ -965,22 +965,9 @@ def test_rating_session(attack: str, world: World, listener: Listener, capsys: p
 
 
 def test_documents_say_how_much_was_tried():
-    text = (PACKAGE_ROOT / "docs/reliability.md").read_text()
-    tried = {
-        "task": (len(OF_TASKS) - 1, len(OF_TASK_COMMANDS) + len(OF_ALL_TASKS_COMMANDS)),
-        "model (captioner, encoder, judge, painter, segmenter, detector)": (
-            len(OF_MODELS) - 1,
-            f"{min(map(len, OF_MODEL_COMMANDS.values()))} to {max(map(len, OF_MODEL_COMMANDS.values()))}",
-        ),
-        "pipeline, recipe, loop": (
-            f"{len(OF_PIPELINES) - 1}, {len(OF_RECIPES) - 1}, {len(OF_LOOPS)}",
-            ", ".join(str(len(commands)) for commands in OF_RECIPE_COMMANDS.values()),
-        ),
-        "rows, images, captions, folders of DCI": (len(IMAGES), len(OF_DATA_COMMANDS) + 1),
-        "recorded results of a suite": (len(ROWS_OF_SUITE), 3),
-        "cluster file": (len(CLUSTERS), 4),
-        "progress of a run (`status`)": (1, 1),
-        "run and leaderboard": (len(OF_RUNS) - 1, len(OF_RUN_COMMANDS)),
-    }
-    for kind, (attempts, commands) in tried.items():
-        assert f"| {kind} | {attempts} | {commands} |" in text
+    # Each of these lists has an ordinary one, too.
+    with_usual = (OF_TASKS, OF_MODELS, OF_PIPELINES, OF_RECIPES, OF_RUNS)
+    of_status = 1
+    tried = sum(len(cases) - 1 for cases in with_usual)
+    tried += len(OF_LOOPS) + len(IMAGES) + len(ROWS_OF_SUITE) + len(CLUSTERS) + of_status
+    assert f"None of {tried} attempts" in (PACKAGE_ROOT / "docs/reliability.md").read_text()
