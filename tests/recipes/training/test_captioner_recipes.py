@@ -126,6 +126,7 @@ LORA = ("lora={kind: peft, rank: 2, targets: [q_proj, v_proj]}", 'train=["*"]')
         ("captioner_xe", "captioner", ("objective.batch=4",)),
         ("scst_cider", "captioner", ("objective.batch=2",)),
         ("scst_clip_s", "captioner", ("objective.batch=2", "objective.reward.encoder=shapes-clip")),
+        ("scst_refclip_s", "captioner", ("objective.batch=2", "objective.reward.encoder=shapes-clip")),
         ("scst_pacspp", "captioner", ("objective.batch=2", "objective.reward.encoder=shapes-pac")),
         ("scst_refpacspp", "captioner", ("objective.batch=2", "objective.reward.encoder=shapes-pac")),
         ("captioner_xe", "tiny_llava", ("objective.batch=2", *LORA)),

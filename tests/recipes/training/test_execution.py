@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened
-from capbench.recipes.training.schema import load_recipe
+from capbench.recipes.training.schema import list_recipes, load_recipe
 
 JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 8}]
 
@@ -46,6 +47,20 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_p
     with safe_open(out / "last.safetensors", "pt") as checkpoint:
         assert json.loads(checkpoint.metadata()["capbench"])["step"] == 4
     assert not list(out.glob(".draft*"))
+
+
+def test_settings_of_tables_that_a_papers_recipe_names_are_settings_of_it():
+    commands = [
+        line.lstrip("# ").partition("  #")[0].split()
+        for recipe, file in list_recipes().items()
+        if not recipe.startswith("shapes")
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if line.startswith("#") and " --set " in line
+    ]
+    assert len(commands) > 8
+    for command in commands:
+        settings = [value for key, value in pairwise(command) if key == "--set"]
+        assert load_recipe(command[2], tuple(settings)).recipe != load_recipe(command[2]).recipe, command
 
 
 def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):

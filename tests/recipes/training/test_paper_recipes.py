@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tiny_recipes import unit_vectors
 from torch.nn.functional import normalize
 
@@ -138,6 +139,23 @@ def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trai
     with torch.no_grad():
         assert (normalize(released.encode_image(pixels), dim=1) - images).abs().max() < 1e-5
         assert (normalize(released.encode_text(*tokens.values()), dim=1) - texts).abs().max() < 1e-5
+
+
+def test_pacspp_of_siglip_trains_attention_mlp_and_patches_of_both_towers(
+    data: Path, tiny_siglip: Path, tmp_path: Path
+):
+    model = f"model={{name: hf_clip, arguments: {{pretrained: {tiny_siglip}}}}}"
+    steps = ("objective.batch=2", "stop={steps: 2, every: 1, keep: best}", "optimiser.rate=0.01")
+    call = TrainingCall(load_recipe("pacspp_siglip", (model, *steps, *rows(data))), TrainingProcesses("cpu"))
+    run_recipe(call, tmp_path / "out", lambda taken: None, {}, judge=False)
+    assert {"contrastive", "further_images", "further_texts"} <= read_history(tmp_path / "out")[0].keys()
+    resolve_model(str(tmp_path / "out"), "device=cpu").load()
+    factors = load_file(tmp_path / "out/weights/adapter_model.safetensors")
+    moved = {name for name, value in factors.items() if "lora_B" in name and value.abs().max() > 0}
+    for layer in ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"):
+        assert any("text_model" in name and f".{layer}." in name for name in moved), layer
+        assert any("vision_model" in name and f".{layer}." in name for name in moved), layer
+    assert any("patch_embedding" in name for name in moved)
 
 
 def test_pacs_2023_changes_the_last_projections_alone(train: Callable[..., Made], encoder: Path, data: Path):
