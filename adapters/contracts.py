@@ -6,6 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
@@ -13,6 +14,7 @@ from ..errors import AdapterError
 from ..rows import BadRow
 from .checkpoints import first_line
 from .images.handles import ImageHandle, VideoHandle
+from .images.reading import UnreadableImage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from .images.transforms import ImageTransform
 
 _Request = TypeVar("_Request")
+_Prepared = TypeVar("_Prepared")
 UNLIMITED = sys.maxsize
 """The ``context_length`` of an encoder that cuts no text."""
 
@@ -183,7 +186,39 @@ def _answered(
         yield texts, {start + n: "was not given by the model" for n, text in enumerate(answers) if text is None}
 
 
-def written_or_apart(
+def stream_in_pieces(
+    requests: Sequence[CaptionRequest],
+    size: int,
+    prepare: Callable[[CaptionRequest], tuple[_Prepared, str]],
+    write: Callable[[Mapping[int, _Prepared], Sequence[int]], list[Caption]],
+    label: str,
+) -> Iterator[Captioned]:
+    """Yield the captions of requests, piece by piece.
+
+    Args:
+        requests: The requests.
+        size: Number of requests in a piece.
+        prepare: Returns the input of a request, and a remark on its image; raises ``UnreadableImage``.
+        write: Returns the captions of some positions, in order, given the inputs by position.
+        label: What messages call the library.
+
+    Raises:
+        AdapterError: No request of a piece can be written.
+    """
+    for start in range(0, len(requests), size):
+        inputs: dict[int, _Prepared] = {}
+        remarks: dict[int, str] = {}
+        unseen: dict[int, str] = {}
+        for at, request in enumerate(requests[start : start + size], start):
+            try:
+                inputs[at], remarks[at] = prepare(request)
+            except UnreadableImage as error:
+                unseen[at] = str(error)
+        written = _written_or_apart(list(inputs), partial(write, inputs), label, remarks) if inputs else ({}, {})
+        yield Captioned(*written, unseen)
+
+
+def _written_or_apart(
     asked: Sequence[int], write: Callable[[Sequence[int]], list[Caption]], label: str, remarks: Mapping[int, str]
 ) -> tuple[dict[int, Caption], dict[int, str]]:
     """Return captions and failures by position; if a batch fails, its requests are written one by one.
@@ -204,7 +239,7 @@ def written_or_apart(
         reason = f"{type(error).__name__}: {first_line(error)}"[:300]
         if len(asked) == 1:
             return {}, {asked[0]: reason}
-        apart = [written_or_apart([at], write, label, remarks) for at in asked]
+        apart = [_written_or_apart([at], write, label, remarks) for at in asked]
         captions = {at: caption for written, _ in apart for at, caption in written.items()}
         if not captions:
             raise AdapterError(f"{label} writes no caption: {reason}") from error

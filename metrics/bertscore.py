@@ -10,6 +10,7 @@ import numpy as np
 
 from ..adapters.devices import BatchSize, find_device
 from ..adapters.encoders.clip_tokens import reserved_positions
+from ..adapters.images.transforms import grouped
 from ..errors import MetricError, require_counts
 from .contract import Context, Metric, kept, require_choice
 from .items import Items, Scores
@@ -110,7 +111,12 @@ class BertScore(Metric):
             texts = [(items.candidates[item], reference_sets[set_of_item[item]]) for item in of_items]
             unique = list(dict.fromkeys(text for candidate, references in texts for text in (candidate, *references)))
             ids = dict(zip(unique, encoder.tokens(unique), strict=True))
-            for piece in _pieces(texts, ids):
+
+            def tokens(number: int) -> int:
+                candidate, references = texts[number]
+                return sum(len(ids[text]) for text in (candidate, *references))
+
+            for piece in grouped(range(len(texts)), tokens, _TOKENS_A_PIECE):
                 rows = _score_piece([texts[number] for number in piece], ids, encoder)
                 yield {missing[number]: row for number, row in zip(piece, rows, strict=True)}
 
@@ -207,23 +213,6 @@ class _Encoder:
 
         nothing = {self.tokenizer.cls_token_id, self.tokenizer.sep_token_id}
         return torch.tensor([float(token not in nothing) for token in ids], device=self.device)
-
-
-def _pieces(texts: Sequence[_Texts], ids: Mapping[str, list[int]]) -> Iterator[list[int]]:
-    """Yield the numbers of neighbouring items whose different texts have no more tokens than fit."""
-    piece: list[int] = []
-    seen: set[str] = set()
-    size = 0
-    for number, (candidate, references) in enumerate(texts):
-        captions = {candidate, *references}
-        if piece and size + sum(len(ids[text]) for text in captions - seen) > _TOKENS_A_PIECE:
-            yield piece
-            piece, seen, size = [], set(), 0
-        piece.append(number)
-        size += sum(len(ids[text]) for text in captions - seen)
-        seen |= captions
-    if piece:
-        yield piece
 
 
 def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder: _Encoder) -> list[list[float] | None]:

@@ -14,7 +14,7 @@ from ...errors import AdapterError
 from ..chat.messages import image_of
 from ..checkpoint_identity import checkpoint_identity
 from ..checkpoints import first_line
-from ..contracts import Caption, Captioned, Captioner, CaptionRequest, written_or_apart
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest, stream_in_pieces
 from ..devices import require_known
 from ..images.reading import UnreadableImage, read_image
 
@@ -83,41 +83,36 @@ class LmmsCaptioner(Captioner):
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Write the captions of all requests, batch by batch."""
-        size = batch_size or self.batch_size
-        for start in range(0, len(requests), size):
-            unseen: dict[int, str] = {}
-            images: dict[int, Any] = {}
-            remarks: dict[int, str] = {}
-            for at, request in enumerate(requests[start : start + size], start):
-                try:
-                    handle = image_of(request)
-                    if handle is None and self.package == "lmms_eval":
-                        raise UnreadableImage("has no image, which models of lmms_eval need")
-                    if handle is not None and not self._sees:
-                        raise AdapterError(
-                            f"'{self.model}' of {self.package} does not take images",
-                            "Use one that does, such as hf-multimodal.",
-                        )
-                    read = read_image(handle) if handle is not None else None
-                    images[at] = read and read.image.convert("RGB")
-                    remarks[at] = read.remark if read else ""
-                except UnreadableImage as error:
-                    unseen[at] = str(error)
-            # A model that mixes requests with and without images is not known.
-            for kind in (True, False):
-                of_kind = [at for at, image in images.items() if (image is not None) == kind]
-                if of_kind:
-                    write = partial(self._captions, requests, images)
-                    yield Captioned(*written_or_apart(of_kind, write, f"'{self.model}' of {self.package}", remarks))
-            if unseen:
-                yield Captioned(unseen=unseen)
+        label = f"'{self.model}' of {self.package}"
+        write = partial(self._captions, requests)
+        return stream_in_pieces(requests, batch_size or self.batch_size, self._image, write, label)
+
+    def _image(self, request: CaptionRequest) -> tuple[Any, str]:
+        """Return the image of a request, None for none, and the remark on it."""
+        handle = image_of(request)
+        if handle is None:
+            if self.package == "lmms_eval":
+                raise UnreadableImage("has no image, which models of lmms_eval need")
+            return None, ""
+        if not self._sees:
+            raise AdapterError(
+                f"'{self.model}' of {self.package} does not take images", "Use one that does, such as hf-multimodal."
+            )
+        read = read_image(handle)
+        return read.image.convert("RGB"), read.remark
 
     def _captions(
         self, requests: Sequence[CaptionRequest], images: Mapping[int, Any], asked: Sequence[int]
     ) -> list[Caption]:
         build = self._of_lmms_eval if self.package == "lmms_eval" else self._of_lm_eval
-        answers = self._loaded.generate_until(build([(requests[at], images[at]) for at in asked]))
-        return [_caption(answer) for answer in answers]
+        captions: dict[int, Caption] = {}
+        # A model that mixes requests with and without images is not known.
+        for kind in (True, False):
+            of_kind = [at for at in asked if (images[at] is not None) == kind]
+            if of_kind:
+                answers = self._loaded.generate_until(build([(requests[at], images[at]) for at in of_kind]))
+                captions |= zip(of_kind, map(_caption, answers), strict=False)
+        return [captions[at] for at in asked if at in captions]
 
     def _of_lm_eval(self, asked: Sequence[tuple[CaptionRequest, Any]]) -> list[Any]:
         from lm_eval.api.instance import Instance

@@ -18,8 +18,7 @@ from ...errors import AdapterError
 from ..chat.messages import chat_messages, image_of, sampling_settings
 from ..checkpoint_identity import PretrainedModel, checkpoint_identity
 from ..checkpoints import first_line
-from ..contracts import Caption, Captioned, Captioner, CaptionRequest, written_or_apart
-from ..images.reading import UnreadableImage
+from ..contracts import Caption, Captioned, Captioner, CaptionRequest, stream_in_pieces
 
 _OF_THE_ENGINE = (
     *("revision", "dtype", "quantization", "tensor_parallel_size"),
@@ -91,24 +90,15 @@ class VllmCaptioner(PretrainedModel, Captioner):
         settings = [sampling_settings(request.generation_kwargs) for request in requests]
         if requests and self._engine is None:
             self._engine = self._load()
-        size = batch_size or self.batch_size
-        for start in range(0, len(requests), size):
-            asked: dict[int, list[dict[str, Any]]] = {}
-            unseen: dict[int, str] = {}
-            remarks: dict[int, str] = {}
-            for at, request in enumerate(requests[start : start + size], start):
-                try:
-                    asked[at], remarks[at] = chat_messages(request.prompt, image_of(request), self.system)
-                except UnreadableImage as error:
-                    unseen[at] = str(error)
-            captions, failures = {}, {}
-            if asked:
-                write = partial(self._captions, asked, settings)
-                captions, failures = written_or_apart(list(asked), write, "vLLM", remarks)
-            yield Captioned(captions, failures, unseen)
+
+        def ask(request: CaptionRequest) -> tuple[list[dict[str, Any]], str]:
+            return chat_messages(request.prompt, image_of(request), self.system)
+
+        write = partial(self._captions, settings)
+        return stream_in_pieces(requests, batch_size or self.batch_size, ask, write, "vLLM")
 
     def _captions(
-        self, messages: Mapping[int, Any], settings: Sequence[Mapping[str, Any]], asked: Sequence[int]
+        self, settings: Sequence[Mapping[str, Any]], messages: Mapping[int, Any], asked: Sequence[int]
     ) -> list[Caption]:
         vllm: Any = importlib.import_module("vllm")
         # vLLM's own default ends after 16 tokens.

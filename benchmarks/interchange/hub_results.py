@@ -18,6 +18,7 @@ from ...errors import DataError
 from ...rows import BadRow
 from ..records.task_run import TaskRun
 from ..tables.export_rows import COLUMNS, to_arrow
+from .lm_eval_results import model_of
 
 
 def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, samples: bool = False) -> list[BadRow]:
@@ -47,7 +48,7 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
         except DataError as error:
             without.append(BadRow(str(run.folder), error.message.removeprefix(f"{run.folder}: ")))
             continue
-        for name, value in (("fingerprint", run.record.fingerprint), ("model", _model(run))):
+        for name, value in (("fingerprint", run.record.fingerprint), ("model", model_of(run))):
             table = table.append_column(name, pyarrow.array([value] * len(table), pyarrow.string()))
         tables.setdefault("samples_" + re.sub(r"[^\w.-]", "_", run.record.task), []).append(table)
     for name, parts in tables.items():
@@ -114,7 +115,7 @@ def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, 
     )
     versions = sorted({str(run.record.environment.capbench) for run in runs})
     listed = "\n".join(
-        f"| {_cell(run.record.task)} | {_cell(_model(run))} | {run.record.started:%Y-%m-%d} "
+        f"| {_cell(run.record.task)} | {_cell(model_of(run))} | {run.record.started:%Y-%m-%d} "
         f"| `{run.record.fingerprint[:12]}` |"
         for run in runs
     )
@@ -140,10 +141,6 @@ results = load_dataset("{repository}", "results", split="train")
 |---|---|---|---|
 {listed}
 """
-
-
-def _model(run: TaskRun) -> str:
-    return run.record.model_name or "no-model"
 
 
 def _cell(text: str) -> str:

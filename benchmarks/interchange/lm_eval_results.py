@@ -44,7 +44,7 @@ def write_results(runs: Sequence[TaskRun], folder: Path) -> tuple[list[Path], li
     taken: set[Path] = set()
     for group in _gathered(runs):
         latest = max(group, key=lambda run: run.record.date)
-        place = folder / file_name(_model(latest))
+        place = folder / file_name(model_of(latest))
         moment = latest.record.started
         while (results := place / f"results_{_stamp(moment)}.json") in taken:
             moment += timedelta(microseconds=1)
@@ -118,7 +118,8 @@ def lm_eval_samples(run: TaskRun) -> Iterator[dict[str, Any]]:
         }
 
 
-def _model(run: TaskRun) -> str:
+def model_of(run: TaskRun) -> str:
+    """Return the name of a run's model."""
     return run.record.model_name or "no-model"
 
 
@@ -128,9 +129,9 @@ def _gathered(runs: Sequence[TaskRun]) -> list[list[TaskRun]]:
     for run in sorted(runs, key=lambda run: -run.record.date):
         settings = json.dumps(plain(run.record.written_settings), sort_keys=True)
         number = 0
-        while run.record.task in groups.setdefault((_model(run), settings, number), {}):
+        while run.record.task in groups.setdefault((model_of(run), settings, number), {}):
             number += 1
-        groups[_model(run), settings, number][run.record.task] = run
+        groups[model_of(run), settings, number][run.record.task] = run
     return [list(group.values()) for group in groups.values()]
 
 
@@ -153,7 +154,7 @@ def _merged(group: Sequence[TaskRun], latest: TaskRun, task_hashes: Mapping[str,
         counted = {**merged["results"][record.task], "sample_len": record.documents.effective}
         merged["results"][record.task] = counted
         ours[record.task] = {key: record.values[key] for key in ("fingerprint", "intervals", "published", "date")}
-    record, model = latest.record, _model(latest)
+    record, model = latest.record, model_of(latest)
     return merged | {
         "config": record.written_settings,
         "git_hash": record.git_hash,
