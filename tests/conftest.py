@@ -22,6 +22,7 @@ from tiny_dci import make_tiny_dci
 from tiny_lvlm import (
     make_tiny_blip2,
     make_tiny_florence2,
+    make_tiny_idefics,
     make_tiny_idefics3,
     make_tiny_llava,
     make_tiny_qwen2_vl,
@@ -189,6 +190,8 @@ tiny_llava = folder_fixture("tiny_llava", make_tiny_llava)
 """A folder with a tiny LLaVA."""
 tiny_qwen2_vl = folder_fixture("tiny_qwen2_vl", make_tiny_qwen2_vl)
 """A folder with a tiny Qwen2-VL."""
+tiny_idefics = folder_fixture("tiny_idefics", make_tiny_idefics)
+"""A folder with a tiny IDEFICS."""
 tiny_idefics3 = folder_fixture("tiny_idefics3", make_tiny_idefics3)
 """A folder with a tiny Idefics 3."""
 tiny_blip2 = folder_fixture("tiny_blip2", make_tiny_blip2)

@@ -119,6 +119,28 @@ def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
     return _save(Qwen2VLForConditionalGeneration(config), processor, folder, seed)
 
 
+def make_tiny_idefics(folder: Path, seed: int = 0) -> Path:
+    """Write an IDEFICS: no chat template, the image before the text, cross-attention in place of image tokens."""
+    from transformers import IdeficsConfig, IdeficsForVisionText2Text, IdeficsImageProcessor, IdeficsProcessor
+
+    tokenizer = _tokenizer("</s>", "<pad>", ["<image>", "<fake_token_around_image>", "<end_of_utterance>"], bos="<s>")
+    text = {name: value for name, value in _text_config(tokenizer).items() if name != "num_key_value_heads"}
+    config = IdeficsConfig(
+        **text,
+        cross_layer_interval=1,
+        vision_config={
+            "embed_dim": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": 32,
+            "patch_size": 8,
+        },
+    )
+    processor = IdeficsProcessor(IdeficsImageProcessor(image_size=32), tokenizer, image_size=32)
+    return _save(IdeficsForVisionText2Text(config), processor, folder, seed)
+
+
 def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
     """Write an Idefics 3, which SmolVLM is: images are split into tiles, as many as they are large."""
     from transformers import Idefics3Config, Idefics3ForConditionalGeneration, Idefics3ImageProcessor, Idefics3Processor

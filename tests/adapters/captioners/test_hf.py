@@ -57,6 +57,7 @@ def written(
     [
         ("tiny_llava", None),
         pytest.param("tiny_qwen2_vl", None, marks=pytest.mark.costly),
+        pytest.param("tiny_idefics", "{prompt}", marks=pytest.mark.costly),
         pytest.param("tiny_idefics3", None, marks=pytest.mark.costly),
         ("tiny_blip2", "none"),
         ("tiny_blip2", "Question: {prompt} Answer:"),
