@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,7 +76,8 @@ class Boundary:
             path: The value.
             relative_to: The folder in which it begins, if it is not absolute.
         """
-        return _is_path(relative_to, path) and not self.holds(relative_to / path)
+        is_path = path.is_absolute() or ".." in path.parts or exists(relative_to / path)
+        return is_path and not self.holds(relative_to / path)
 
 
 @dataclass(frozen=True)
@@ -114,20 +116,9 @@ def unlinked(path: Path) -> Path:
     return path
 
 
-def _is_path(folder: Path, path: Path) -> bool:
-    try:
-        return path.is_absolute() or ".." in path.parts or (folder / path).exists()
-    except (OSError, ValueError):
-        # Too long for a path, as prompts are.
-        return False
-
-
 def exists(path: Path) -> bool:
     """Return whether there is a path; not if it is too long for one, as prompts are."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises
 
 
 def _texts(value: Any) -> Iterator[str]:

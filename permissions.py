@@ -186,15 +186,15 @@ def plugin_folders() -> Iterator[Path]:
     for point in _entry_points(tuple(sys.path)):
         try:
             spec = importlib.util.find_spec(point.module)
-            reason = "" if spec and spec.submodule_search_locations else "it is not a package"
-        except Exception as error:  # noqa: BLE001 - it is reported below
+            if spec is None or not spec.submodule_search_locations:
+                raise ImportError("it is not a package")
+        except Exception as error:
             # The package that holds it is imported to find it, and may fail in any way.
-            spec, reason = None, f"{type(error).__name__}: {error}"
-        if spec is None or not spec.submodule_search_locations:
             raise TaskError(
-                f"entry point '{point.name}' of group capbench.tasks: cannot find '{point.module}': {reason}",
+                f"entry point '{point.name}' of group capbench.tasks: cannot find '{point.module}': "
+                f"{type(error).__name__}: {error}",
                 "Reinstall or uninstall the package that declares it.",
-            )
+            ) from error
         yield from map(Path, spec.submodule_search_locations)
 
 

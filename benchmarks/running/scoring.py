@@ -281,12 +281,9 @@ def score_shards(
             waiting.insert(0, next(shards))
         except StopIteration as end:
             items = waiting[0].items
-            pieces: dict[str, list[PieceScores]] = {}
-            for scored in scorer.score(items):
-                pieces[scored.name] = [PieceScores(0, len(items), scored, items.ids)]
-            remarks: list[Failure] = []
-            for item, text in remarks_on(items, scorer.metrics).items():
-                remarks.append(Failure(items.ids[item], "candidate", text))
+            pieces = {each.name: [PieceScores(0, len(items), each, items.ids)] for each in scorer.score(items)}
+            said = remarks_on(items, scorer.metrics)
+            remarks = [Failure(items.ids[item], "candidate", text) for item, text in said.items()]
             corpus = OneShard(waiting.pop(), end.value)
             return merge_scores(scorer.metrics, corpus, pieces.__getitem__, remarks, failures)
 

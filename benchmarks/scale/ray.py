@@ -317,25 +317,9 @@ def _answers(file: str) -> dict[str, str | bool]:
     from ray.exceptions import RayError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    look = ray.remote(num_cpus=0, max_retries=0)(_looker())
-    machines = {node["address"]: node["id"] for node in _nodes() if node["CPU"]}
-    asked = {
-        address: look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-            file, version("capbench")
-        )
-        for address, node in machines.items()
-    }
-    answers: dict[str, str | bool] = {}
-    for address, reference in asked.items():
-        with suppress(RayError):
-            answers[address] = ray.get(reference, timeout=_ANSWER_SECONDS)
-    return answers
-
-
-def _looker() -> Callable[[str, str], str | bool]:
-    """Return the function that a node runs; it does not import capbench to receive it."""
-
+    @ray.remote(num_cpus=0, max_retries=0)
     def look(file: str, wanted: str) -> str | bool:
+        # Inside of a function, so that a node that has no capbench can receive it.
         import importlib.metadata
         import os
         import platform
@@ -348,7 +332,18 @@ def _looker() -> Callable[[str, str], str | bool]:
             return f"{platform.node()} has capbench {installed}"
         return os.path.exists(file)  # noqa: PTH110 - keeps the imports on another machine small
 
-    return look
+    machines = {node["address"]: node["id"] for node in _nodes() if node["CPU"]}
+    asked = {
+        address: look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+            file, version("capbench")
+        )
+        for address, node in machines.items()
+    }
+    answers: dict[str, str | bool] = {}
+    for address, reference in asked.items():
+        with suppress(RayError):
+            answers[address] = ray.get(reference, timeout=_ANSWER_SECONDS)
+    return answers
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from itertools import accumulate, islice, pairwise
 from multiprocessing.connection import Connection
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ _MOST_IN_BLOCK = 32
 _ROWS_A_PRODUCT = 256
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
+T = TypeVar("T")
 Value = Callable[[np.ndarray], float]
 Found = tuple[np.ndarray, list[str]]
 """``[resamples, values]``, NaN where a value is undefined, and the latest reason by value."""
@@ -54,8 +55,26 @@ def by_influence(intervals: Intervals, rows: int) -> bool:
     return intervals == "influence" or (intervals == "auto" and rows >= INFLUENCE_ROWS)
 
 
+def defined(subject: str, call: Callable[[], T]) -> T:
+    """Return the result of a call, which may be of user code: any exception makes it undefined.
+
+    Args:
+        subject: What is called, for the message.
+        call: The call.
+
+    Raises:
+        UndefinedStatistic: It raised something.
+    """
+    try:
+        return call()
+    except UndefinedStatistic:
+        raise
+    except Exception as error:
+        raise UndefinedStatistic(f"the {subject} raised {type(error).__name__}: {error}") from error
+
+
 def finite_value(function: Callable[..., float], *args: Any) -> float:
-    """Return the value of a statistic, which may be user code: any exception makes it undefined.
+    """Return the value of a statistic.
 
     Args:
         function: Returns the value.
@@ -64,12 +83,7 @@ def finite_value(function: Callable[..., float], *args: Any) -> float:
     Raises:
         UndefinedStatistic: There is no value, it is not finite, or the function raised; the message says which.
     """
-    try:
-        value = float(function(*args))
-    except UndefinedStatistic:
-        raise
-    except Exception as error:
-        raise UndefinedStatistic(f"the statistic raised {type(error).__name__}: {error}") from error
+    value = defined("statistic", lambda: float(function(*args)))
     if not np.isfinite(value):
         raise UndefinedStatistic("the statistic returned no finite number")
     return value

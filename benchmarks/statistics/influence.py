@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -23,6 +24,7 @@ from .bootstrap import (
     by_influence,
     caution_of,
     code_images,
+    defined,
     draw,
     resample_all,
     resample_values,
@@ -173,7 +175,7 @@ def _of_raters(
     influences: list[Influence] = []
     for part, image in zip(rated, image_of_row, strict=True):
         try:
-            of_row = _influence(statistic, part)
+            of_row = defined("influence function", partial(statistic.influence, part))
             if of_row is None:
                 return []
             value = statistic.value(part, np.ones(len(part)))
@@ -181,16 +183,6 @@ def _of_raters(
             return [Influence(math.nan, np.full(images, np.nan), reason=str(error))]
         influences.append(Influence.of_rows(value, of_row, image, images, is_correlation=statistic.is_correlation))
     return influences
-
-
-def _influence(statistic: Statistic, rated: RatedScores) -> np.ndarray | None:
-    try:
-        return statistic.influence(rated)
-    except UndefinedStatistic:
-        raise
-    except Exception as error:
-        # It may be user code: the run goes on.
-        raise UndefinedStatistic(f"the influence function raised {type(error).__name__}: {error}") from error
 
 
 def spread_of_difference(first: Spread, second: Spread) -> Spread:

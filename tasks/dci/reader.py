@@ -15,6 +15,9 @@ from .mask_texts import BASE, MaskTexts
 SPLITS = ("train", "valid", "test")
 _FOLDERS = ("", "densely_captioned_images", "data/densely_captioned_images")
 """Where the distributed folder may lie below the one that is named."""
+_PADDING = 0.15
+"""A mask's crop is its bounding box, wider and higher by this share of itself on each side, clipped to the image; the
+mask itself is not applied."""
 
 
 class _Dropped(Exception):  # noqa: N818 - the image is left out, which is no error
@@ -26,7 +29,6 @@ class _Choices:
     crops: str
     negative: str
     min_size: int
-    padding: float
     texts: str
 
 
@@ -36,7 +38,6 @@ def images(
     crops: str = "all",
     negative: str = "swaps",
     min_size: int = 224,
-    padding: float = 0.15,
     texts: str = "summaries",
 ) -> Iterator[Row | BadRow]:
     """Yield an image a document, in the order of ``splits.json``: its entries are the whole image, then the masks.
@@ -54,8 +55,6 @@ def images(
             all the hardest, which is the one with the highest clip_scores stored in the data (of equal
             scores the last), so that it is the same text for every model.
         min_size: Masks whose bounding box is less wide or less high, in pixels, are no entries.
-        padding: A mask's crop is its bounding box, wider and higher by this share of itself on each side,
-            clipped to the image; the mask itself is not applied.
         texts: The captions of an entry: its summaries of at most 77 tokens (summaries), or what annotators wrote of it
             and of all that it is made of, in one text of hundreds of tokens, without negatives (full). A mask of which
             nothing was written is no entry then.
@@ -74,7 +73,7 @@ def images(
             f"{folder} holds no splits.json",
             "Name the folder of DCI that holds splits.json, complete and photos; 'bench data dci_all_scm' says more.",
         )
-    choices = _Choices(crops, negative, min_size, padding, texts)
+    choices = _Choices(crops, negative, min_size, texts)
     for name in _names(root / "splits.json", SPLITS if split == "all" else (split,)):
         if not isinstance(name, str):
             yield BadRow(f"splits.json: {name!r:.60}", "is not the name of a file")
@@ -124,7 +123,7 @@ def _document(root: Path, name: str, choices: _Choices) -> Row:
             if right - left < choices.min_size or bottom - top < choices.min_size:
                 continue
             # Truncated, not rounded, and by the box before it is clipped.
-            beside, above = int((right - left) * choices.padding), int((bottom - top) * choices.padding)
+            beside, above = int((right - left) * _PADDING), int((bottom - top) * _PADDING)
             box = [max(left - beside, 0), max(top - above, 0), min(right + beside, width), min(bottom + above, height)]
             if box[0] >= box[2] or box[1] >= box[3]:
                 raise _Dropped(f"mask {number}: its box lies outside the photo of {width} x {height} pixels")

@@ -63,11 +63,9 @@ def _from_matlab(folder: Path, vote_seed: int) -> Iterator[Row | BadRow]:
     A pair has 48 rows of (reference, caption A, caption B, winner), in the order of the pairs: each row is
     one vote and one reference. Votes go by the text of the caption, since A and B change places.
     """
-    import scipy.io
-
-    described = _load(scipy.io.loadmat, folder / "pair_pascal.mat", "new_input")
-    categories = _load(scipy.io.loadmat, folder / "pair_pascal.mat", "category")
-    triplets = _load(scipy.io.loadmat, folder / "consensus_pascal.mat", "triplets")
+    described = _load(folder / "pair_pascal.mat", "new_input")
+    categories = _load(folder / "pair_pascal.mat", "category")
+    triplets = _load(folder / "consensus_pascal.mat", "triplets")
     if len(triplets) != VOTES_A_PAIR * len(described):
         raise DataError(
             f"{folder}/consensus_pascal.mat has {len(triplets)} votes for {len(described)} pairs; "
@@ -94,7 +92,9 @@ def _from_matlab(folder: Path, vote_seed: int) -> Iterator[Row | BadRow]:
         yield _row(str(number), image, category, captions, 0 if first_wins else 1, references)
 
 
-def _load(loadmat: Any, path: Path, key: str) -> Any:
+def _load(path: Path, key: str) -> Any:
+    from scipy.io import loadmat
+
     try:
         return loadmat(path)[key][0]
     except (OSError, ValueError, KeyError, IndexError) as error:

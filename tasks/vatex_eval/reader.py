@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ...rows import BadRow, Row, parse_number
+from ...rows import Row
 
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 _KINDS = "biufSU"
@@ -129,7 +127,7 @@ _HINT = "'bench data vatex_eval_noref' lists the files."
 _RATERS = 3
 
 
-def captions(folder: Path) -> Iterator[Row | BadRow]:
+def captions(folder: Path) -> Iterator[Row]:
     """Yield each rated caption with its video, its references and three ratings.
 
     Source: the released EMScore code, ``VATEX-EVAL-demo.py``. Ratings are stored rater by rater: all of the
@@ -150,23 +148,14 @@ def captions(folder: Path) -> Iterator[Row | BadRow]:
     seen: Counter[str] = Counter()
     for number in range(count):
         video = str(videos[number])
-        row: Row = {
+        yield {
             "id": f"{video}-{seen[video]}",
             "video": video,
             "candidate": _text(candidates[number]),
             "references": [_text(text) for text in np.asarray(references[number]).ravel().tolist()],
+            "ratings": by_caption[number].tolist(),
         }
         seen[video] += 1
-        try:
-            # A rater who skipped the caption stands as NaN.
-            row["ratings"] = [
-                math.nan if isinstance(rating, numbers.Real) and rating != rating else parse_number(rating)
-                for rating in by_caption[number]
-            ]
-        except (TypeError, ValueError, OverflowError) as error:
-            yield BadRow(row["id"], f"has a rating that is no number: {error}")
-            continue
-        yield row
 
 
 def _text(value: object) -> object:

@@ -51,7 +51,6 @@ def test_box_is_padded_by_a_truncated_share_of_itself_and_clipped_to_the_photo(f
     assert boxes["m-7-sc"] == [0, 0, 260 + 39, 240 + 36]
     # Padding 47 and 44; the photo is 520 x 400.
     assert boxes["m-2-sc"] == [200 - 47, 100 - 44, 520, 400]
-    assert entries(folder, "sa_1", padding=0.0)["m-2-sc"]["box"] == [200, 100, 519, 399]
 
 
 @pytest.mark.parametrize("source", ["swaps", "layout", "basic"])

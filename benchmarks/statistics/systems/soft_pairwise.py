@@ -71,9 +71,8 @@ class SoftPairwiseAccuracy(Statistic):
             seen = values.sum(axis=1)
             return np.mean(sums[:, first] - sums[:, other] >= seen[first] - seen[other], axis=0)
         images = values.shape[1]
-        signs = _all_signs(images) if images <= MOST_ENUMERATED else None
-        if signs is None:
-            signs = _signs(self.permutations, images, self.seed).astype(np.float64)
+        drawn = images > MOST_ENUMERATED
+        signs = _signs(self.permutations, images, self.seed).astype(np.float64) if drawn else _all_signs(images)
         sums, seen = np.matmul(signs, values.T), values.sum(axis=1)
         above = sums[:, first] - sums[:, other] - (seen[first] - seen[other])
         tied = np.abs(above) <= 1e-12 * np.abs(values).sum(axis=1).max()
