@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -51,7 +52,7 @@ def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_p
 
 def test_settings_of_tables_that_a_papers_recipe_names_are_settings_of_it():
     commands = [
-        line.lstrip("# ").partition("  #")[0].split()
+        shlex.split(line.lstrip("# "), comments=True)
         for recipe, file in list_recipes().items()
         if not recipe.startswith("shapes")
         for line in file.read_text(encoding="utf-8").splitlines()
