@@ -136,7 +136,7 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
             f"Its tasks: {', '.join(tasks)}. 'bench show SUITE' lists tasks and rows of each.",
         )
     columns = [column for column in suite.columns if column.task == task]
-    number = _row_of(suite, file, file.stem if len(parts) == 2 else parts[1], task)
+    number = _rows_of(suite, file, file.stem if len(parts) == 2 else parts[1], task)[0]
     if len(parts) == 2:
         return number, task, ""
     measured = [column for column in columns if column.metric]
@@ -155,14 +155,14 @@ def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str,
     return number, task, matches[0]
 
 
-def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
-    """Return the number of the row with a name."""
+def _rows_of(suite: Suite, file: Path, called: str, task: str = "") -> list[int]:
+    """Return the numbers of the rows with a name: several where a row has another metric for some of the tasks."""
     rows = [(at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)]
     names = {at: file_name(suite.name(row)) for at, row in rows}
     short = {at: [file_name(name) for name in (suite.label(row), row.printed_model) if name] for at, row in rows}
     matches = [at for at, _ in rows if called in (names[at], *short[at])]
     exact = [at for at in matches if names[at] == called] or matches
-    if len(exact) != 1:
+    if len({names[at] for at in exact}) != 1 or (task and len(exact) > 1):
         several = f"several rows of suite '{suite.suite}': {', '.join(names[at] for at in exact)}."
         known = list(dict.fromkeys(names.values()))
         none = f"no row of suite '{suite.suite}'.{did_you_mean(called, known)}"
@@ -171,7 +171,7 @@ def _row_of(suite: Suite, file: Path, called: str, task: str = "") -> int:
         )
     if no_task := suite.rows[exact[0]].no_task:
         raise UsageError(f"--recorded {file}: row '{called}' of suite '{suite.suite}' cannot be filled: {no_task}")
-    return exact[0]
+    return exact
 
 
 def _requests(folder: Path) -> list[Request]:
@@ -195,16 +195,17 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
             raise TaskError(f"{parsed.where(name)}: expected ROW: {{model: NAME, ...}}")
     models: dict[int, RowModel] = {}
     for called, values in parsed.values.get(suite.suite, {}).items():
-        number = _row_of(suite, file, file_name(str(called)))
-        if suite.rows[number].metric == RECORDED:
+        numbers = _rows_of(suite, file, file_name(str(called)))
+        if any(suite.rows[number].metric == RECORDED for number in numbers):
             raise TaskError(
                 f"{parsed.where(suite.suite, called)}: no model can compute the metric of this row",
                 "Fill the row with precomputed scores: DIR/TASK/ROW.jsonl.",
             )
         try:
-            models[number] = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
+            model = RowModel.model_validate({"model": values} if isinstance(values, str) else values)
         except ValidationError as error:
             raise TaskError("\n".join(faults_of(error, parsed, RowModel, suite.suite, called))) from error
+        models |= dict.fromkeys(numbers, model)
     return models
 
 

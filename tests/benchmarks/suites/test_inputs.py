@@ -206,6 +206,15 @@ def test_model_of_a_file_stands_for_a_row_with_its_arguments(tmp_path: Path, sui
     assert said["CLIP-S (ViT-L/14)", "small"] == (None, f"not released: {SCORES_OR_MODEL}")
 
 
+def test_model_fills_all_rows_of_a_name_which_have_other_metrics_for_videos(folder: Path):
+    row = "PAC-S++ (r=4, lambda_v=0.5, lambda_t=0.001, visual=SDv1.5, textual=BLIP)"
+    put_models(folder, f'pacspp_table7: {{"{row}": mine}}')
+    ablation = load_suite("pacspp_table7")
+    models = read_inputs(ablation, folder / "given").models
+    assert [ablation.rows[number].metric for number in models] == ["pac_s", "pac_emscore"]
+    assert {model.model for model in models.values()} == {"mine"}
+
+
 def test_row_of_an_encoder_takes_a_model_or_scores_of_images_and_texts(folder: Path):
     suite = load_suite("dci_table7")
     row = "sDCI Pick1 LLM Rand"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,20 @@ def test_table_has_ours_beside_the_printed_value_and_csv_and_json_plain_values(s
     assert rows[0]["published"] == pytest.approx(0.322)
     assert rows[1]["value"] is None and rows[1]["reason"] == "not here"
     assert render_suite(run, "csv").splitlines()[0].startswith("suite,row,column,value,low,high,published")
+
+
+def test_ref_pac_s_plus_plus_has_the_papers_w_in_every_suite():
+    # Section 5.7 of the paper: 2.5 in all experiments with ViT-B/32, 3 with ViT-L/14.
+    # A column of captioners' scores is by ViT-B/32, whatever their features are.
+    counts: Counter[str] = Counter()
+    for suite in list_suites():
+        for place in places(suite):
+            metric, _, settings = place.metric.partition("[")
+            if (place.column.printed_metric or suite.label(place.row)) == "RefPAC-S++" and metric == "refpac_s":
+                is_large = not place.column.metric and "ViT-L/14" in (place.row.printed_model or "")
+                assert settings == ("w=3]" if is_large else "w=2.5]"), (suite.suite, suite.name(place.row))
+                counts[settings] += 1
+    assert counts["w=2.5]"] > 80 and counts["w=3]"] > 10
 
 
 PAPERS = ("dbd", "dci", "detailcaps", "pacspp")
