@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...errors import AdapterError, BenchError, require_counts
 from ...hub import unreachable
@@ -26,7 +26,8 @@ from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memor
 from ..hf_checkpoint import versions
 from ..images.handles import ImageHandle
 from ..images.pipeline import default_workers, read_ahead
-from ..images.reading import UnreadableImage, image_size, read_image
+from ..images.reading import UnreadableImage, image_size, read_image, turned
+from ..images.transforms import Framing, squared
 from ..peft_weights import peft_checkpoint
 from .hf_source import find_captioner, load_captioner, load_processor
 
@@ -146,11 +147,11 @@ def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int]
     return sorted(positions, key=costs.__getitem__)
 
 
-def _read(request: CaptionRequest) -> CaptionSample | str:
+def _read(turns: bool, request: CaptionRequest) -> CaptionSample | str:
     try:
         if (image := image_of(request)) is None:
             raise UnreadableImage("the document has no image")
-        read = read_image(image)
+        read = turned(read_image(image)) if turns else read_image(image)
         return CaptionSample(request.id, request.prompt, read.image.convert("RGB"), read.remark)
     except UnreadableImage as error:
         return f"was not written: {error}"
@@ -194,6 +195,10 @@ class HfCaptioner(Captioner):
         system: Text of the chat template's system role.
         min_pixels: Images with fewer are enlarged, by models that take any size (Qwen-VL).
         max_pixels: Images with more are made smaller, by the same.
+        image: ``pad``: images are padded to squares with the processor's mean colour, as in LLaVA-1.5's own code;
+            ``crop``: their centre squares are cut out; ``processor``: they go to the checkpoint's processor as they
+            are, and that of the converted LLaVA-1.5 crops.
+        exif: ``ignore`` orientation in EXIF data, as PIL does, or ``apply`` it, as ``datasets`` does when it decodes.
         quantization: ``4bit`` or ``8bit`` (needs bitsandbytes).
         peft: Folder of an adapter such as LoRA (needs peft).
         trust_remote_code: Whether code that comes with the model may run.
@@ -216,12 +221,16 @@ class HfCaptioner(Captioner):
         system: str | None = None,
         min_pixels: int | None = None,
         max_pixels: int | None = None,
+        image: Framing = "processor",
+        exif: Literal["ignore", "apply"] = "ignore",
         quantization: str | None = None,
         peft: str | None = None,
         trust_remote_code: bool = False,
         name: str | None = None,
     ) -> None:
         require_known(DTYPES, dtype=dtype)
+        require_known(get_args(Framing), image=image)
+        require_known(("ignore", "apply"), exif=exif)
         require_counts(AdapterError, batch_size=batch_size, workers=workers)
         self.name = name or str(pretrained)
         self._source = find_captioner(str(pretrained), revision, trust_remote_code)
@@ -230,8 +239,13 @@ class HfCaptioner(Captioner):
         self._settings = {"quantization": quantization, "peft": peft_checkpoint(peft) if peft else None}
         self.processor = load_processor(self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels)
         self._prompts = PromptFormat(self.processor, prompt_format, system)
+        self._framing: Framing = image
+        self._colour = self._mean_colour() if image == "pad" else 0
+        self._turns = exif == "apply"
+        own = (("image", image, "processor"), ("exif", exif, "ignore"))
+        self._shown = {name: value for name, value, default in own if value != default}
         options = {"prompt_format": prompt_format, "system": system}
-        self.asking = {key: value for key, value in options.items() if value is not None}
+        self.asking = {key: value for key, value in options.items() if value is not None} | self._shown
         """Arguments that say how it is asked."""
         self.model = load_captioner(
             self._source,
@@ -332,6 +346,7 @@ class HfCaptioner(Captioner):
             "dtype": str(self.model.dtype),
             **{key: value for key, value in self._settings.items() if value is not None},
             **self._prompts.fingerprint(),
+            **self._shown,
             "image_processor": hashlib.sha256(images.encode()).hexdigest(),
             **versions(),
             "torchvision": ".".join(torchvision.__version__.split(".")[:2]),
@@ -384,7 +399,7 @@ class HfCaptioner(Captioner):
         # Samples that cannot be read count in the size of a batch, which changes on the way.
         chosen = iter(lambda: list(islice(order, size.now)), [])
         collate = (lambda samples: self._collate(decoder.samples(samples))) if decoder.takes_inputs else None
-        for batch in read_ahead(requests, chosen, _read, partial(_batch, collate), self._workers):
+        for batch in read_ahead(requests, chosen, partial(_read, self._turns), partial(_batch, collate), self._workers):
             if batch.failures:
                 yield Captioned(unseen=batch.failures)
             yield from self._write(decoder, batch, size)
@@ -434,9 +449,18 @@ class HfCaptioner(Captioner):
             start = self.processor.tokenizer.bos_token
             if start and texts[0].startswith(start):
                 settings["add_special_tokens"] = False
+        images = [sample.image for sample in samples]
+        if self._framing != "processor":
+            images = [squared(image, self._framing, self._colour) for image in images]
         with self._lock:
-            inputs = self.processor(images=[sample.image for sample in samples], return_tensors="pt", **settings)
+            inputs = self.processor(images=images, return_tensors="pt", **settings)
         return {name: value for name, value in inputs.items() if name != "labels"}
+
+    def _mean_colour(self) -> tuple[int, ...]:
+        mean = getattr(self.processor.image_processor, "image_mean", None)
+        if mean is None:
+            raise AdapterError(f"image=pad: the image processor of {self.name} has no mean colour.", "Leave it out.")
+        return tuple(int(255 * level) for level in mean)
 
     def asked(self, prompt: str) -> str | None:
         """Return the text that the model is asked an instruction with; None for the image alone."""

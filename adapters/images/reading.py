@@ -36,6 +36,7 @@ _FORMATS = (
 )  # fmt: skip
 """Formats of pixels. Pillow knows others, which it hands to programs such as Ghostscript."""
 _ORIENTATION = 0x0112
+_TURN = "EXIF orientation"
 _CUT = "16 bits a channel cut to 8"
 _CLIPPED = "grey levels of 16 bits clipped at 255"
 
@@ -122,6 +123,14 @@ def read_image(handle: ImageHandle, encoded: bytes | None = None) -> ReadImage:
     return ReadImage(read.image.crop(inside), (*read.remarks, remark) if remark else read.remarks)
 
 
+def turned(read: ReadImage) -> ReadImage:
+    """Return an image as its EXIF data say that it is to be shown; nothing is left of them."""
+    from PIL import ImageOps
+
+    remarks = tuple(remark for remark in read.remarks if not remark.startswith(_TURN))
+    return ReadImage(ImageOps.exif_transpose(read.image), remarks)
+
+
 def image_size(handle: ImageHandle) -> tuple[int, int]:
     """Return width and height of an image or crop; nothing is decoded. Zeros where it cannot be read."""
     from PIL import Image
@@ -197,7 +206,7 @@ def orientation_remarks(image: Image.Image | bytes) -> tuple[str, ...]:
         # Damaged EXIF data harms no pixel; what cannot be opened is found out when it is decoded.
         opened = Image.open(io.BytesIO(image), formats=_formats()) if isinstance(image, bytes) else image
         orientation = opened.getexif().get(_ORIENTATION, 1)
-    return (f"EXIF orientation {orientation} not applied",) if orientation in range(2, 9) else ()
+    return (f"{_TURN} {orientation} not applied",) if orientation in range(2, 9) else ()
 
 
 def _with_known_range(read: ReadImage) -> ReadImage:

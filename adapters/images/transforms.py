@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _Thing = TypeVar("_Thing")
+Framing = Literal["processor", "pad", "crop"]
+"""What makes an image a square: the model's own processor if need be, or padding or a centre crop before it."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,24 @@ class ExactTransform(ImageTransform):
         import PIL
 
         return {"kind": "exact", **self.spec, "pillow": PIL.__version__}
+
+
+def squared(image: Image.Image, framing: Framing, colour: tuple[int, ...] | int) -> Image.Image:
+    """Return an image as a square: padded on both sides, the odd pixel behind, or its middle.
+
+    LLaVA's ``expand2square`` (mm_utils.py) pads so, with ``int(255 * mean)`` of CLIP's mean colour.
+
+    Args:
+        image: The image, RGB.
+        framing: ``pad`` or ``crop``.
+        colour: Colour of what is padded.
+    """
+    from PIL import Image
+
+    side = (max if framing == "pad" else min)(image.size)
+    square = Image.new(image.mode, (side, side), colour)
+    square.paste(image, (int((side - image.width) / 2), int((side - image.height) / 2)))
+    return square
 
 
 def check_ratio(handle: ImageHandle, height: int, width: int, resized: Callable[[int, int], tuple[int, int]]) -> None:

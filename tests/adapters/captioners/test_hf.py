@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -273,7 +274,7 @@ def test_fingerprint_changes_with_what_changes_captions(tiny_llava: Path, tiny_q
     shutil.copytree(tiny_llava, copy)
     plain = fingerprint(tiny_llava)
     # Where a folder lies and how captions are batched change nothing.
-    assert fingerprint(copy, batch_size=3, workers=1, name="other") == plain
+    assert fingerprint(copy, batch_size=3, workers=1, name="other", image="processor", exif="ignore") == plain
     with (copy / "chat_template.jinja").open("a") as file:
         file.write(" ")
     fingerprints = [
@@ -284,6 +285,9 @@ def test_fingerprint_changes_with_what_changes_captions(tiny_llava: Path, tiny_q
         fingerprint(tiny_llava, prompt_format="<image>{prompt}"),
         fingerprint(tiny_qwen2_vl, system="You see."),
         fingerprint(tiny_qwen2_vl, max_pixels=56 * 56 * 2),
+        fingerprint(tiny_llava, image="pad"),
+        fingerprint(tiny_llava, image="crop"),
+        fingerprint(tiny_llava, exif="apply"),
     ]
     assert len(set(fingerprints)) == len(fingerprints)
 
@@ -295,6 +299,37 @@ def test_more_pixels_than_allowed_are_made_fewer(tiny_qwen2_vl: Path):
         for limits in ({}, {"max_pixels": 56 * 56})
     ]
     assert sizes == [64, 16]
+
+
+def test_images_are_padded_or_cropped_to_squares_before_the_processor(llava: HfCaptioner, tiny_llava: Path):
+    # LLaVA's expand2square of 5 x 2 pixels: 5 x 5 in int(255 * mean) of CLIP, the image from row (5 - 2) // 2 on.
+    wide = noise_image(0).resize((5, 2))
+    padded = Image.new("RGB", (5, 5), (122, 116, 104))
+    padded.paste(wide, (0, 1))
+    cropped = wide.crop((1, 0, 3, 2))
+
+    def pixels(model: HfCaptioner, image: Image.Image) -> torch.Tensor:
+        return model.inputs([CaptionSample("0", "the dog", image)])["pixel_values"]
+
+    for framing, square in (("pad", padded), ("crop", cropped), ("processor", wide)):
+        model = HfCaptioner(str(tiny_llava), device="cpu", image=framing)
+        assert torch.equal(pixels(model, wide), pixels(llava, square))
+        tall = wide.transpose(Image.Transpose.TRANSPOSE)
+        assert torch.equal(pixels(model, tall), pixels(llava, square.transpose(Image.Transpose.TRANSPOSE)))
+    assert not torch.equal(pixels(llava, padded), pixels(llava, wide))
+
+
+def test_orientation_is_applied_where_it_is_asked_for(llava: HfCaptioner, tiny_llava: Path):
+    stored, exif = noise_image(1).resize((40, 24)), Image.Exif()
+    exif[0x0112] = 6  # shown after a quarter turn clockwise
+    files = [io.BytesIO(), io.BytesIO()]
+    stored.save(files[0], "PNG", exif=exif)
+    stored.transpose(Image.Transpose.ROTATE_270).save(files[1], "PNG")
+    turned, upright = (replace(make_requests(1)[0], pixels=ImageHandle(file.getvalue())) for file in files)
+    applied, _ = written(HfCaptioner(str(tiny_llava), device="cpu", exif="apply"), [turned])
+    ignored, shown = written(llava, [turned])[0], written(llava, [upright])[0]
+    assert (applied, ignored["0"].remark) == (shown, "EXIF orientation 6 not applied")
+    assert ignored["0"].text != shown["0"].text
 
 
 def without(folder: Path, target: Path, *names: str) -> Path:
