@@ -45,6 +45,9 @@ bench run --task checklist_iiw --metrics cider,meteor
 bench run --model shapes-llava --task shapes_detailcaps
 bench run --model shapes-llava --gen_kwargs max_new_tokens=24 --task shapes_detailcaps
 bench compare runs/shapes_detailcaps/*/*
+bench run --include_path own --task mine --model captions:own/a.json
+bench run --include_path own --task mine --model captions:own/b.json
+bench compare runs/mine/*/*
 bench validate --include_path docs/example my_ratings
 bench run --include_path docs/example --task my_ratings
 bench verify runs --again
@@ -150,6 +153,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     captions = (ROOT / "adapters/models/iiw-p5b.jsonl").read_text(encoding="utf-8").splitlines()
     own = [json.loads(line) | {"score": number} for number, line in enumerate(captions)]
     pairs = [("a dog runs", ["a dog is running", "the dog runs"]), ("a red bus", ["a bus on a street"])]
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/mine.yaml").write_text(block("yaml", "data_files: refs.json", of="docs/score_a_captioner.md"))
+    for name, values in {"refs": [["a dog"], ["a cat"]], "a": ["a dog", "a cow"], "b": ["a dog", "cats"]}.items():
+        (tmp_path / f"own/{name}.json").write_text(json.dumps(dict(zip("12", values, strict=True))))
     written = {
         "mine.jsonl": own,
         "fleur.jsonl": own,
