@@ -9,16 +9,12 @@ from typing import Any
 
 from ...protocols.contract import Subject
 from ...records.record import Record
-from ...tables.pages.charts import Chart, bubbles
 from ...tables.pages.rendering import number
 from ..board import Board, BoardRow, BoardRun, Cell, Column, TaskTable
 from ..task_tables import main_column, newest_tables
 from .rendering import address, rendered
 from .tables import shade_of, shown_ranks, shown_table
 
-_MAX_CHART_RUNS = 8
-"""Maximum number of runs with plots of scores against ratings on the first page."""
-_MAX_CHARTS_OF_RUN = 6
 _MOST_AT_ONCE = 8
 """Maximum number of tables for which the browser lays out all at once."""
 
@@ -44,12 +40,11 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
             (table.id, table.alias if aliases[table.alias] == 1 else f"{table.alias} ({table.version})")
             for table in board.tables
         ],
-        filters=tasks_of(board.tables),
+        filters={table.task: table.alias for table in board.tables},
         lazy=len(board.tables) > _MOST_AT_ONCE,
         tables=[_shown(table, pages, task_pages) for table in board.tables],
         to=lambda key: address(pages.get(key, "")),
         ranks=list(map(shown_ranks, board.ranks)),
-        drawn=list(_drawn(board.runs)),
     )
 
 
@@ -68,35 +63,6 @@ def _shown(table: TaskTable, pages: Mapping[str, str], task_pages: Mapping[str, 
     return shown_table(table.top(), pages, task_pages[table.anchor], len(table.rows))
 
 
-def tasks_of(tables: Iterable[TaskTable]) -> list[tuple[str, str]]:
-    """Return name and alias of the tasks for the filter."""
-    return list({table.task: table.alias for table in tables}.items())
-
-
-def chart_runs(runs: Sequence[BoardRun]) -> list[BoardRun]:
-    """Select the runs for plots of scores against ratings: unmarked runs first, balanced over tasks."""
-    seen: dict[str, int] = {}
-    order: list[tuple[bool, int, int]] = []
-    for place, run in enumerate(runs):
-        if any(histogram.ratings for histogram in run.record.histograms.values()):
-            task = run.record.task
-            seen[task] = seen.get(task, 0) + 1
-            order.append((bool(run.marks), seen[task], place))
-    chosen = sorted(place for *_, place in sorted(order)[:_MAX_CHART_RUNS])
-    return [runs[place] for place in chosen]
-
-
-def _drawn(runs: Sequence[BoardRun]) -> Iterator[tuple[BoardRun, list[Chart], int]]:
-    """Yield runs with the plots of their first metrics, and the number of other metrics."""
-    for place, run in enumerate(chart_runs(runs)):
-        histograms = [(metric, entry) for metric, entry in run.record.histograms.items() if entry.ratings]
-        charts = [
-            bubbles(run.record.metric_label(metric), histogram, f"scatter-{place}-{number}")
-            for number, (metric, histogram) in enumerate(histograms[:_MAX_CHARTS_OF_RUN])
-        ]
-        yield run, charts, len(histograms) - len(charts)
-
-
 def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, str]) -> bytes:
     """Return the page of a task: its table and its runs.
 
@@ -111,7 +77,7 @@ def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, st
         up="../",
         back=address(f"../index.html#{table.id}"),
         table=shown_table(table, above),
-        filters=tasks_of([table]),
+        filters={table.task: table.alias},
         runs=runs,
         pages=above,
     )

@@ -100,9 +100,9 @@ def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
         label = record.metric_label(metric)
         charts = [score_histogram(label, histogram, f"score-{place}")]
         if histogram.ratings:
-            charts.append(bubbles(f"{label} by rating", histogram, f"rating-{place}", full=True))
+            charts.append(bubbles(f"{label} by rating", histogram, f"rating-{place}"))
         if histogram.word_counts and record.registered_name(metric) != _WORDS:
-            charts.append(bubbles(f"{label} by length", histogram, f"words-{place}", by="by_words", full=True))
+            charts.append(bubbles(f"{label} by length", histogram, f"words-{place}", by="by_words"))
         drawn.append((label, charts))
     return drawn
 

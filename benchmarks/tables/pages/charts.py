@@ -99,7 +99,7 @@ def _groups(histogram: Histogram, by: By) -> tuple[str, list[str], Sequence[floa
     return "words", names, [(low + high) / 2 for low, high in ends], histogram.word_counts
 
 
-def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating", full: bool = False) -> Chart:
+def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating") -> Chart:
     """Return a chart of scores over ratings or lengths: circles whose area is the number of captions.
 
     Args:
@@ -107,7 +107,6 @@ def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating", f
         histogram: Its histogram.
         name: Prefix of the chart's ids, unique in the page.
         by: The x axis.
-        full: Whether the table below has every count rather than a summary a group.
     """
     unit, names, values, counts_of = _groups(histogram, by)
     # Room for half a circle at either side.
@@ -120,22 +119,17 @@ def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating", f
     if known:
         summary += f"; mean score about {_short(known[0])} at the lowest, {_short(known[-1])} at the highest"
     knots = [(f"{x:.1f}", f"{up(mean):.1f}") for x, mean in zip(across, means, strict=True) if mean is not None]
-    caption, heads = f"{label} by {unit}", ("Captions", "Mean score, about")
-    rows = [(f"{sum(counts):,}", _short(mean)) for counts, mean in zip(counts_of, means, strict=True)]
-    if full:
-        caption = f"{label}: captions by {unit} and by the middle of the score's bin"
-        heads = tuple(map(_short, histogram.centres))
-        rows = [tuple(f"{count:,}" for count in counts) for counts in counts_of]
     ends = zip(_ends_and_middle(histogram), (0, 4, 8), strict=True)
     most = max((count for counts in counts_of for count in counts), default=0) or 1
     largest = max(min(DOWN / len(histogram.counts), ACROSS / len(values)) * 0.62, 5)
     marks = [Tick(LEFT - 6, up(end) + at, "end", _short(end)) for end, at in ends]
     return {
         **_EMPTY,
-        **{"id": name, "label": label, "summary": summary, "below": unit, "beside": "score", "caption": caption},
+        **{"id": name, "label": label, "summary": summary, "below": unit, "beside": "score"},
+        "caption": f"{label}: captions by {unit} and by the middle of the score's bin",
         "ticks": marks + _ticks_of_groups(across, names),
-        "heads": (unit.capitalize(), *heads),
-        "rows": [(name, *row) for name, row in zip(names, rows, strict=True)],
+        "heads": (unit.capitalize(), *map(_short, histogram.centres)),
+        "rows": [(name, *(f"{count:,}" for count in counts)) for name, counts in zip(names, counts_of, strict=True)],
         "grid": "".join(f"M{x:.1f} {TOP}V{FLOOR}" for x in across),
         "circles": [
             (f"{x:.1f}", f"{up(centre):.1f}", f"{max(largest * math.sqrt(count / most), 0.6):.1f}")

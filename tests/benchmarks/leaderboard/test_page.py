@@ -256,7 +256,8 @@ def test_drawings_have_columns_by_count_and_numbers_beside_their_axes() -> None:
     assert over["knots"] == [("95.8", "147.0"), ("298.2", "57.0")]
     assert bubbles("CIDEr", histogram.model_copy(update={"edges": [1.0, 2.0, 3.0]}), "rating")["knots"] == over["knots"]
     assert over["mean"] == "M" + "L".join(" ".join(knot) for knot in over["knots"])
-    assert over["rows"] == [("1", "1", "0.25"), ("1.05", "0", "–"), ("3", "2", "0.75")]
+    assert over["heads"] == ("Human rating", "0.25", "0.75")
+    assert over["rows"] == [("1", "1", "0"), ("1.05", "0", "0"), ("3", "0", "2")]
     assert over["summary"].endswith("mean score about 0.25 at the lowest, 0.75 at the highest")
 
 
