@@ -21,7 +21,7 @@ from .session import CANNOT_TELL, RatingQueue, answer_of, rater_name, spoken
 _HERE = Path(__file__).parent
 ASSETS = Assets(_HERE, "rate")
 _LONGEST_BODY = 16_384
-_NOTES = {"kept": "This page already has an answer; the first one is kept."}
+_KEPT = "This page already has an answer; the first one is kept."
 _HEADERS = {
     # Browsers send the origin of a form only if the referrer policy allows it; forms go only to this server.
     "referrer-policy": "same-origin",
@@ -45,11 +45,11 @@ class _Pages:
         text = self._templates.get_template(template).render(**values)
         return Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
 
-    def _next(self, request: Request, rater: str, note: str = "") -> Response:
+    def _next(self, request: Request, rater: str, *, kept: bool = False) -> Response:
         """Respond with the next question: as a redirect, or as a page if our script sent the request."""
         if request.headers.get("x-requested-with") == "fetch":
-            return self._step(rater, _NOTES.get(note, ""))
-        return _redirect(f"/raters/{rater}" + (f"?note={note}" if note else ""))
+            return self._step(rater, _KEPT if kept else "")
+        return _redirect(f"/raters/{rater}" + ("?note=kept" if kept else ""))
 
     def first(self, request: Request) -> Response:
         """Respond with the sign-in page, or redirect a signed-in rater to the current question."""
@@ -68,7 +68,7 @@ class _Pages:
 
     def step(self, request: Request) -> Response:
         """Respond with the current question of a rater."""
-        return self._step(_rater(request), _NOTES.get(request.query_params.get("note", ""), ""))
+        return self._step(_rater(request), _KEPT if request.query_params.get("note") == "kept" else "")
 
     def _step(self, rater: str, note: str = "", status: int = 200) -> Response:
         session, place = self._session, self._desk.place(rater)
@@ -93,12 +93,11 @@ class _Pages:
         rater = _rater(request)
         place = self._desk.place(rater)
         if place.step is None or form.get("number") != str(place.number):
-            return self._next(request, rater, "kept")
+            return self._next(request, rater, kept=True)
         answer = answer_of(self._session, place.step, form)
         if isinstance(answer, ValueError):
             return self._step(rater, str(answer), 400)
-        was_asked = self._desk.answer(rater, place.number, answer)
-        return self._next(request, rater, "" if was_asked else "kept")
+        return self._next(request, rater, kept=not self._desk.answer(rater, place.number, answer))
 
     def undo(self, request: Request, form: dict[str, str]) -> Response:
         """Undo the last answer, and respond with its question."""

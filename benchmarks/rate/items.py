@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import DataError
 from ...rows import parse_json
@@ -49,26 +49,6 @@ class RatedItem(BaseModel):
     def has_choice(self) -> bool:
         """Whether its captions differ."""
         return any(self.first_equal)
-
-
-def items_of(path: Path, content: bytes, systems: Sequence[str]) -> tuple[RatedItem, ...]:
-    """Parse the items of a file.
-
-    Args:
-        path: The file.
-        content: Its content, whose hash is that of the design.
-        systems: The systems that wrote the captions.
-
-    Raises:
-        DataError: A line is not an item of these systems.
-    """
-    try:
-        items = tuple(map(RatedItem.model_validate_json, content.splitlines()))
-    except ValidationError as error:
-        raise changed(path) from error
-    if any(tuple(item.captions) != tuple(systems) for item in items):
-        raise changed(path)
-    return items
 
 
 DESIGN = "design.json"
@@ -165,23 +145,3 @@ def in_order(names: Sequence[str], *seed: object) -> list[int]:
     """
     drawn = [hashlib.sha256(json.dumps([*seed, name]).encode()).digest() for name in names]
     return sorted(range(len(names)), key=drawn.__getitem__)
-
-
-def steps(items: Sequence[RatedItem], systems: Sequence[str], seed: int, rater: str, *, together: bool) -> list[Step]:
-    """Return all steps of a rater, in order; a step with a single caption to choose from has no page.
-
-    Args:
-        items: The items.
-        systems: The systems that wrote the captions.
-        seed: The seed of the session.
-        rater: The rater.
-        together: Whether all captions of an item are on one page, equal ones only once.
-    """
-    order: list[Step] = []
-    for number in in_order([item.id for item in items], seed, rater, "items"):
-        shown = in_order(systems, seed, rater, items[number].id)
-        if together:
-            order.append(Step(number, tuple(caption for caption in shown if caption in items[number].first_equal)))
-        else:
-            order += [Step(number, (caption,)) for caption in shown]
-    return order

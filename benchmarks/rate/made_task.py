@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,10 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
         return None
     name = re.sub(r"[^\w.-]+", "_", session.folder.resolve().name).lstrip("._-") + "_rated"
     has_references = any(item.references for item in session.items)
-    keys = VOTED_ROWS if questions.better else {**RATED_ROWS, "doc_to_human": _human(questions.aspects)}
+    # The column of each aspect, or of the only one.
+    columns = {aspect: f"rating_{aspect}" for aspect in questions.aspects}
+    human = columns if len(columns) > 1 else "".join(columns.values())
+    keys = VOTED_ROWS if questions.better else {**RATED_ROWS, "doc_to_human": human}
     task = {
         "task": name,
         "description": f"Judgements of captions of {session.design.task} by {counted(len(by_rater), 'rater')}.",
@@ -61,12 +64,6 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
         write_whole(session.folder / f"{name}.jsonl", text)
         write_whole(path, head + yaml.safe_dump(task, sort_keys=False, allow_unicode=True))
     return path, len(judged), len(rows) - len(judged)
-
-
-def _human(aspects: Iterable[str]) -> str | dict[str, str]:
-    """Return the column of each rated aspect, or of the only one."""
-    columns = {aspect: f"rating_{aspect}" for aspect in aspects}
-    return columns if len(columns) > 1 else next(iter(columns.values()))
 
 
 def _ratings(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[dict[str, Any]]:

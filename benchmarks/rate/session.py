@@ -17,13 +17,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from ...atomic_files import DRAFT, draft_beside, flush, put_in_place, remove_abandoned
 from ...boundary import links_outside
 from ...errors import DataError, UsageError, writing
 from ...rows import parse_json
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
-from .items import DESIGN, Design, RatedItem, Step, changed, design_text, in_order, items_of, read_design, steps
+from .items import DESIGN, Design, RatedItem, Step, changed, design_text, in_order, read_design
 
 ITEMS, IMAGES, ANSWERS = "items.jsonl", "images", "answers"
 _LOCK = ".lock"
@@ -77,8 +79,17 @@ class Session:
         return len(self.items) * len(self.design.systems)
 
     def steps(self, rater: str) -> list[Step]:
-        """Return all steps of a rater, in order."""
-        return steps(self.items, self.design.systems, self.design.seed, rater, together=self.together)
+        """Return all steps of a rater, in order; a step with a single caption to choose from has no page."""
+        order: list[Step] = []
+        seed = self.design.seed, rater
+        for number in in_order([item.id for item in self.items], *seed, "items"):
+            item = self.items[number]
+            shown = in_order(self.design.systems, *seed, item.id)
+            if self.together:
+                order.append(Step(number, tuple(caption for caption in shown if caption in item.first_equal)))
+            else:
+                order += [Step(number, (caption,)) for caption in shown]
+        return order
 
     def is_asked(self, step: Step) -> bool:
         """Return whether a step has a page; there is no choice if all captions are equal."""
@@ -297,16 +308,21 @@ def read_session(folder: Path) -> Session:
     if links := list(links_outside(folder)):
         raise DataError(f"{links[0]}: links to a file outside of the session", "Replace the link with the file.")
     try:
-        design, items = read_design(folder / DESIGN)
+        design, digest = read_design(folder / DESIGN)
         content = (folder / ITEMS).read_bytes()
     except (OSError, ValueError) as error:
         raise DataError(
             f"{folder}: contains no rating session ({error})",
             "'bench rate TASK --captions FILE ...' starts one; --output gives its folder.",
         ) from error
-    if items != hashlib.sha256(content).hexdigest():
+    try:
+        items = tuple(map(RatedItem.model_validate_json, content.splitlines()))
+    except ValidationError as error:
+        raise changed(folder / ITEMS) from error
+    of_systems = all(tuple(item.captions) == design.systems for item in items)
+    if digest != hashlib.sha256(content).hexdigest() or not of_systems:
         raise changed(folder / ITEMS)
-    return Session(folder, design, items_of(folder / ITEMS, content, design.systems))
+    return Session(folder, design, items)
 
 
 def require_same(session: Session, settings: Mapping[str, Any]) -> None:

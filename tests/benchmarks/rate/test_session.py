@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from rated_session import SYSTEMS, TASK, begin_session, make_session, make_task
 
 from capbench.benchmarks.rate.collecting import collect, recorded
-from capbench.benchmarks.rate.items import steps
+from capbench.benchmarks.rate.questions import questions_of
 from capbench.benchmarks.rate.session import Session, is_session, locked, rater_name, read_session, require_same
 from capbench.benchmarks.records.hashes import checksum
 from capbench.errors import DataError, UsageError
@@ -48,9 +49,10 @@ def test_which_images_are_drawn_follows_from_the_seed_alone(tmp_path: Path) -> N
 def test_raters_have_orders_of_their_own_and_each_meets_everything_once(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=20, aspects=["p=1-5"])
 
-    def order(rater: str, seed: int = 1, *, together: bool = False) -> list[tuple[int, tuple[int, ...]]]:
-        in_turn = steps(session.items, SYSTEMS, seed, rater, together=together)
-        return [(step.item, step.shown) for step in in_turn]
+    def order(rater: str, seed: int = 1, better: str = "") -> list[tuple[int, tuple[int, ...]]]:
+        questions = questions_of([] if better else ["p=1-5"], better)
+        design = session.design.model_copy(update={"seed": seed, "questions": questions})
+        return [(step.item, step.shown) for step in replace(session, design=design).steps(rater)]
 
     ann = order("ann")
     assert ann == order("ann")
@@ -60,8 +62,8 @@ def test_raters_have_orders_of_their_own_and_each_meets_everything_once(tmp_path
     # The captions of an image follow each other, the first one by chance.
     assert all(ann[at][0] == ann[at + 1][0] for at in range(0, 40, 2))
     assert {shown for _, shown in ann[::2]} == {(0,), (1,)}
-    assert {shown for _, shown in order("ann", together=True)} == {(0, 1), (1, 0)}
-    assert sorted(item for item, _ in order("ann", together=True)) == list(range(20))
+    assert {shown for _, shown in order("ann", better="?")} == {(0, 1), (1, 0)}
+    assert sorted(item for item, _ in order("ann", better="?")) == list(range(20))
 
 
 def test_captions_of_which_all_are_equal_are_nothing_to_choose_from(tmp_path: Path) -> None:
