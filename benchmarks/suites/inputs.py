@@ -11,8 +11,9 @@ suites.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from .read import RECORDED, Suite, list_suites
 
 MODELS = "models.yaml"
 _WIDTH = 113
-_INDENT = " " * 13
 
 
 class RowModel(BaseModel):
@@ -105,73 +105,65 @@ def file_name(name: str) -> str:
 
 
 def _place_or_none(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str, str] | None:
-    """Return the place of a file in a suite; None if the file is for another suite."""
-    faults: dict[str, UsageError] = {}
-    for candidate in (suite, *(other for other in list_suites() if other.suite != suite.suite)):
-        try:
-            place = _place_of(candidate, file, parts)
-        except UsageError as error:
-            faults[candidate.suite] = error
-        else:
-            return place if candidate is suite else None
-    # The error of a suite with the task, preferably of one with a similar row name.
-    with_task = [faults[other.suite] for other in (suite, *list_suites()) if parts[0] in _tasks_of(other)]
-    raise min(with_task or [faults[suite.suite]], key=lambda fault: "Did you mean" not in fault.message)
-
-
-def _tasks_of(suite: Suite) -> list[str]:
-    return list(dict.fromkeys(column.task for column in suite.columns if column.task))
-
-
-def _place_of(suite: Suite, file: Path, parts: Sequence[str]) -> tuple[int, str, str]:
-    """Return the row, the task and, of scores of captions, the column that a file is for."""
+    """Return the row, the task and, of scores of captions, the column of a file; None if it is for another suite."""
     if len(parts) not in (2, 3):
         raise UsageError(f"--recorded {file}: expected DIR/TASK/ROW{file.suffix} or DIR/TASK/ROW/COLUMN{file.suffix}")
-    task, tasks = parts[0], _tasks_of(suite)
-    if task not in tasks:
-        everywhere = [name for other in [suite, *list_suites()] for name in _tasks_of(other)]
+    task, row, *of_captions = *parts[:-1], file.stem
+    suites = [suite, *(other for other in list_suites() if other.suite != suite.suite)]
+    tasks = {column.task: column.task for other in suites for column in other.columns if column.task}
+    _find(suite, file, "task", task, tasks)
+    faults: list[UsageError] = []
+    for candidate in suites:
+        columns = [column for column in candidate.columns if column.task == task]
+        if not columns:
+            continue
+        try:
+            number = _rows_of(candidate, file, row, task)[0]
+            measured = [column for column in columns if column.metric]
+            known = _unique((name, column.name) for column in measured for name in (column.name, column.printed_metric))
+            column = _find(candidate, file, "column", file.stem, known) if of_captions else ""
+        except UsageError as error:
+            faults.append(error)
+        else:
+            return (number, task, column) if candidate is suite else None
+    # The error of a suite with a similar name, if there is one.
+    raise min(faults, key=lambda fault: "Did you mean" not in fault.message)
+
+
+def _unique(names: Iterable[tuple[str | None, str]]) -> dict[str, str]:
+    """Return what each name stands for, without names of several things."""
+    things: dict[str, set[str]] = {}
+    for name, thing in names:
+        if name:
+            things.setdefault(file_name(name), set()).add(thing)
+    return {name: thing for name, (thing, *others) in things.items() if not others}
+
+
+def _find(suite: Suite, file: Path, kind: str, name: str, known: Mapping[str, str]) -> str:
+    if name not in known:
         raise UsageError(
-            f"--recorded {file}: suite '{suite.suite}' has no task '{task}'."
-            f"{'' if task in everywhere else did_you_mean(task, everywhere)}",
-            f"Its tasks: {', '.join(tasks)}. 'bench show SUITE' lists tasks and rows of each.",
+            f"--recorded {file}: suite '{suite.suite}' has no {kind} '{name}'.{did_you_mean(name, known)}",
+            f"'bench show {suite.suite}' lists its tasks, columns and rows.",
         )
-    columns = [column for column in suite.columns if column.task == task]
-    number = _rows_of(suite, file, file.stem if len(parts) == 2 else parts[1], task)[0]
-    if len(parts) == 2:
-        return number, task, ""
-    measured = [column for column in columns if column.metric]
-    matches = [
-        column.name
-        for column in measured
-        if file.stem in {file_name(name) for name in (column.name, column.printed_metric) if name}
-    ]
-    if len(matches) != 1:
-        known = [column.name for column in measured]
-        raise UsageError(
-            f"--recorded {file}: '{file.stem}' matches {'several columns' if matches else 'no column'} of task "
-            f"'{task}' in suite '{suite.suite}'.{did_you_mean(file.stem, known)}",
-            f"Its columns: {', '.join(known) or 'none'}.",
-        )
-    return number, task, matches[0]
+    return known[name]
 
 
 def _rows_of(suite: Suite, file: Path, called: str, task: str = "") -> list[int]:
-    """Return the numbers of the rows with a name: several where a row has another metric for some of the tasks."""
-    rows = [(at, row) for at, row in enumerate(suite.rows) if not (task and row.only and task not in row.only)]
-    names = {at: file_name(suite.name(row)) for at, row in rows}
-    short = {at: [file_name(name) for name in (suite.label(row), row.printed_model) if name] for at, row in rows}
-    matches = [at for at, _ in rows if called in (names[at], *short[at])]
-    exact = [at for at in matches if names[at] == called] or matches
-    if len({names[at] for at in exact}) != 1 or (task and len(exact) > 1):
-        several = f"several rows of suite '{suite.suite}': {', '.join(names[at] for at in exact)}."
-        known = list(dict.fromkeys(names.values()))
-        none = f"no row of suite '{suite.suite}'.{did_you_mean(called, known)}"
-        raise UsageError(
-            f"--recorded {file}: '{called}' matches {several if exact else none}", f"Its rows: {', '.join(known)}."
-        )
-    if no_task := suite.rows[exact[0]].no_task:
+    """Return the numbers of the rows with a name, its whole one or a part that no other name has.
+
+    They are several where a row has another metric for some of the tasks.
+    """
+    by_name: dict[str, list[int]] = {}
+    parts: list[tuple[str | None, str]] = []
+    for at, row in enumerate(suite.rows):
+        if not (task and row.only and task not in row.only):
+            name = file_name(suite.name(row))
+            by_name.setdefault(name, []).append(at)
+            parts += [(suite.label(row), name), (row.printed_model, name)]
+    numbers = by_name[_find(suite, file, "row", called, _unique(parts) | {name: name for name in by_name})]
+    if no_task := suite.rows[numbers[0]].no_task:
         raise UsageError(f"--recorded {file}: row '{called}' of suite '{suite.suite}' cannot be filled: {no_task}")
-    return exact
+    return numbers
 
 
 def _requests(folder: Path) -> list[Request]:
@@ -222,15 +214,10 @@ def describe(suite: Suite) -> str:
             tasks.setdefault(column.task, []).extend(map(file_name, names))
     rows = dict.fromkeys(file_name(suite.name(row)) for row in suite.rows)
     lines = [suite.suite, *textwrap.wrap(suite.description, 100), ""]
-    lines += _part("tasks", [f"{task}: {', '.join(dict.fromkeys(names))}" for task, names in tasks.items()])
-    lines += _part("rows", ["; ".join(rows)])
-    lines += _part("to fill", ["DIR/TASK/ROW.jsonl with --recorded DIR, and more in docs/suites.md"])
-    lines += _part("note", [suite.note]) if suite.note else []
-    return "\n".join(lines)
-
-
-def _part(name: str, texts: list[str]) -> list[str]:
-    """Return texts after a name, each on a new line."""
-    indented = textwrap.TextWrapper(_WIDTH, _INDENT, _INDENT, break_on_hyphens=False)
-    first, *others = (line for text in texts for line in indented.wrap(text))
-    return [name + first[len(name) :], *others]
+    texts = [f"{task}: {', '.join(dict.fromkeys(names))}" for task, names in tasks.items()]
+    parts = list(zip_longest(["tasks"], texts, fillvalue=""))
+    parts.append(("rows", "; ".join(rows)))
+    parts.append(("to fill", "DIR/TASK/ROW.jsonl with --recorded DIR, and more in docs/suites.md"))
+    parts += [("note", suite.note)] if suite.note else []
+    indented = textwrap.TextWrapper(_WIDTH, subsequent_indent=" " * 13, break_on_hyphens=False)
+    return "\n".join([*lines, *(line for name, text in parts for line in indented.wrap(f"{name:<13}{text}"))])
