@@ -178,14 +178,15 @@ def compare_runs(
         )
     if protocol.subject == "metric":
         return [_metrics(runs, settings, progress)]
-    runs, repeated = _without_copies(runs)
-    comparisons = [_models(metric, runs, settings, progress) for metric in _chosen_metrics(runs, settings)]
+    chosen = _chosen_metrics(runs, settings)
+    runs, repeated = _without_copies(runs, chosen)
+    comparisons = [_models(metric, runs, settings, progress) for metric in chosen]
     comparisons[0].notes[:0] = repeated
     return comparisons
 
 
-def _without_copies(runs: Sequence[FinishedRun]) -> tuple[list[FinishedRun], list[str]]:
-    """Return the runs without those that repeat an earlier one, of the same fingerprint and values, and notes of them.
+def _without_copies(runs: Sequence[FinishedRun], metrics: Sequence[str]) -> tuple[list[FinishedRun], list[str]]:
+    """Return the runs without those that repeat the scores of an earlier one of the same model, and notes of them.
 
     Raises:
         UsageError: All are one run.
@@ -193,9 +194,10 @@ def _without_copies(runs: Sequence[FinishedRun]) -> tuple[list[FinishedRun], lis
     kept: dict[Any, FinishedRun] = {}
     notes: list[str] = []
     for run in runs:
-        values = tuple((key, result.value) for key, result in run.record.results.items())
-        if (first := kept.setdefault((run.record.fingerprint, values), run)) is not run:
-            notes.append(f"left out {run.path}: the same run as {first.path}")
+        model = run.record.model_name, str(run.record.settings.model_args), str(run.record.decoding)
+        scores = tuple(run.scores(metric).tobytes() for metric in metrics)
+        if (first := kept.setdefault((*model, *scores), run)) is not run:
+            notes.append(f"left out {run.path}: the same model and scores as {first.path}")
     if len(kept) < 2 <= len(runs):
         raise UsageError("; ".join(notes), "Name runs of two captioners, or with different settings.")
     return list(kept.values()), notes

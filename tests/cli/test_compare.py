@@ -260,11 +260,11 @@ def test_runs_of_one_model_are_told_apart_by_how_they_decoded_or_by_folder(bench
 
 def test_run_that_repeats_another_is_left_out(bench, caption):
     good, bad = caption("good", captions(7)), caption("bad", captions(3))
-    again = shutil.copytree(good, good.parent / "again")
+    again = rewrite(shutil.copytree(good, good.parent / "again"), lambda record: record.update(fingerprint="other"))
     done = bench("compare", good, bad, again, "--format", "json", "--bootstrap", 20)
     assert [captioner["name"] for captioner in as_json(done)["compared"]] == ["good", "bad"]
-    assert f"left out {again}: the same run as {good}" in done.err
-    bench("compare", good, again).failed(2, "the same run as", "Name runs of two captioners")
+    assert f"left out {again}: the same model and scores as {good}" in done.err
+    bench("compare", good, again).failed(2, "the same model and scores as", "Name runs of two captioners")
 
 
 def test_captioners_with_other_references_and_one_alone_are_refused(bench, caption):
