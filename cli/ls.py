@@ -70,7 +70,7 @@ def _tasks(options: argparse.Namespace) -> list[dict[str, str]]:
         return [{"tag": tag, "tasks": ", ".join(tasks)} for tag, tasks in index.tags.items()]
     tell(*(f"bench: {display_path(path)} could not be read: {fault}" for path, fault in index.faults.items()))
     return [
-        {"task": e.name, "protocol": e.output_type, "tags": ", ".join(e.tags), "about": e.description}
+        {"task": e.name, "protocol": e.output_type, "tags": ", ".join(e.tags), "about": f"{e.alias}: {e.description}"}
         for e in index.tasks
     ]
 

@@ -30,6 +30,7 @@ class IndexEntry:
     kind: Literal["task", "group"]
     path: Path
     output_type: str = ""
+    alias: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
@@ -210,6 +211,7 @@ def _entry_of(path: Path, parsed: ParsedFile) -> IndexEntry | None:
         "task",
         path,
         output_type=str(values.get("output_type", DEFAULT_OUTPUT_TYPE)),
+        alias=str(values.get("task_alias", name)),
         description=description,
         tags=_names(parsed, "tag"),
     )
