@@ -270,14 +270,11 @@ def _latex_value(cell: Cell | None, column: Column) -> str:
     return number + (rf"\textsuperscript{{{latex(cell.group)}}}" if cell.group else "")
 
 
-def _latex_suite_cell(cell: SuiteCell | None) -> str:
-    if cell is None:
-        return ""
-    return (latex(cell.measured) or "--") + (f" ({latex(cell.printed)})" if cell.printed else "")
-
-
 def _latex_suite(suite: SuiteTable) -> str:
-    lines = [[latex(label), *map(_latex_suite_cell, cells)] for label, cells in suite.rows]
+    def text(cell: SuiteCell) -> str:
+        return (latex(cell.measured) or "--") + (f" ({latex(cell.printed)})" if cell.printed else "")
+
+    lines = [[latex(label), *(text(cell) if cell else "" for cell in cells)] for label, cells in suite.rows]
     heads = ["", *map(latex, suite.heads)]
     return _tabular(f"{suite.about} Ours (published).", f"l{'r' * len(suite.heads)}", heads, [lines])
 

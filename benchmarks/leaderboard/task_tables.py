@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations
+from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
@@ -261,7 +262,7 @@ def _rank_table(subject: Subject, tables: Sequence[TaskTable]) -> RankTable | No
     return RankTable(
         subject,
         tuple((table.alias, column.label) for table, column, _ in scored),
-        dict(sorted(ranks.items(), key=lambda item: (_mean(item[1]), item[0]))),
+        dict(sorted(ranks.items(), key=lambda item: (fmean(rank for rank in item[1] if rank is not None), item[0]))),
         {(first, other): _tau(all_values[first], all_values[other]) for first, other in pairs},
     )
 
@@ -274,11 +275,6 @@ def _ranked_values(table: TaskTable, column: Column) -> dict[str, float]:
         for row, cell in table.cells(column)
         if cell.rank is not None and cell.value is not None
     }
-
-
-def _mean(ranks: Sequence[int | None]) -> float:
-    known = [rank for rank in ranks if rank is not None]
-    return sum(known) / len(known)
 
 
 def _tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:

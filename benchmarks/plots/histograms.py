@@ -53,10 +53,7 @@ class ScoresBy:
         result = np.full(len(self.counts), np.nan)
         for row, counts in enumerate(self.counts):
             if total := counts.sum():
-                below = np.concatenate([[0], np.cumsum(counts)]) / total
-                bin_ = min(int(np.searchsorted(below, share, side="right")) - 1, len(counts) - 1)
-                inside = (share - below[bin_]) / (below[bin_ + 1] - below[bin_])
-                result[row] = self.edges[bin_] + inside * (self.edges[bin_ + 1] - self.edges[bin_])
+                result[row] = np.interp(share, np.concatenate([[0], np.cumsum(counts)]) / total, self.edges)
         return result
 
 

@@ -54,7 +54,7 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
     comparison = None if isinstance(verdict, BenchError) else verdict
     by: By = next((choice for choice in get_args(By) if choice == query.get("by")), "either")
     rows, gaps = differences(*sides, by)
-    ahead = _ahead(sides[0], of_ranks=not of_models)
+    ahead = _ahead(*sides)
     page = site.page_of(query, len(gaps), PAGE)
 
     def values(**changes: Any) -> dict[str, object]:
@@ -119,21 +119,25 @@ def _sides(
     return first_side, second_side
 
 
-def _ahead(side: Side, *, of_ranks: bool) -> str:
+def _ahead(first: Side, second: Side) -> str:
     """Return the phrase for the side with the better or higher score."""
-    if of_ranks:
+    if _of_ranks(first, second):
         return "ranks higher"
-    return "better" if side.run.record.has_direction(side.metric) else "has more"
+    return "better" if first.run.record.has_direction(first.metric) else "has more"
 
 
-def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[dict[str, Any]]:
+_Menu = tuple[str, str, list[tuple[str, str]], str]
+"""Name and title of a menu, its choices (value and text), and the chosen value."""
+
+
+def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[_Menu]:
     runs = [sides[0].run, *comparable(sides[0].run, site.runs.all()[0])]
     choices = [(run.key, run.name) for run in runs]
     menus = [("a", "First run", choices, sides[0].run.key), ("b", "Second run", choices, sides[1].run.key)]
     axes = ("Metric",) if of_models else ("First metric", "Second metric")
     for name, title, side in zip("xy", axes, sides, strict=False):
         menus.append((name, title, [(metric, label(side.run, metric)) for metric in side.metrics], side.metric))
-    return [dict(zip(("name", "title", "choices", "chosen"), menu, strict=True)) for menu in menus]
+    return menus
 
 
 def _sentence(comparison: Comparison) -> str:
@@ -178,7 +182,7 @@ def _pairs(
     for place, both_rows, *both in zip(places, rows.tolist(), *shown, strict=True):
         texts = [" / ".join(sample["texts"]) for sample in both]
         difference = float(gaps[place])
-        ahead = f"{sides[difference <= 0].name} {_ahead(sides[0], of_ranks=_of_ranks(*sides))}"
+        ahead = f"{sides[difference <= 0].name} {_ahead(*sides)}"
         to = [address("runs", side.run.key, "samples", row) for side, row in zip(sides, both_rows, strict=True)]
         values = [shown_number(side.samples, side.metric, row) for side, row in zip(sides, both_rows, strict=True)]
         pairs.append(

@@ -14,12 +14,10 @@ from ..comparing.finished_runs import own_decoding
 from ..leaderboard.board import SuiteTable
 from ..leaderboard.collect import marks_of
 from ..leaderboard.suites_of_board import suite_tables
-from ..protocols.job import Result
 from ..records.record import Record
 from ..suites.read import list_suites
-from ..tables.pages.rendering import number, templates
+from ..tables.pages.rendering import templates
 from ..tables.pages.run_rows import failure_rows, result_row
-from ..tables.text import decimals_for
 from .finding import Pictures, Runs, ShownRun, comparable
 from .matches import Explainer
 
@@ -101,8 +99,7 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
     tasks: dict[str, list[ShownRun]] = {}
     for run in runs:
         record = run.record
-        labels = [record.metric_label(metric) for metric in record.metrics]
-        words_of_run = " ".join([record.task, record.alias, run.name, *record.metrics, *labels]).lower()
+        words_of_run = " ".join([run.words, run.began, *record.metrics]).lower()
         if all(word in words_of_run for word in words):
             tasks.setdefault(record.task, []).append(run)
     return site.render(
@@ -127,7 +124,7 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
         {
             "run": run,
             "decoding": own_decoding(run.record, by_model[run.record.model_name]),
-            "cells": [_value(run.record.results.get(key)) for key in shown],
+            "cells": [_value(run.record, key) for key in shown],
             "notes": marks_of(run.record, {}),
         }
         for run in runs
@@ -143,10 +140,8 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
     }
 
 
-def _value(result: Result | None) -> str:
-    if result is None or result.value is None:
-        return "–"
-    return number(result.value * result.scale, decimals_for(result.scale, [result.value]))
+def _value(record: Record, key: str) -> str:
+    return result_row(record, key)["value"] if key in record.results else "–"
 
 
 def run_page(site: Site, key: str) -> str:

@@ -89,12 +89,11 @@ def _cell(cell: Cell | None, bars: Scale | None, notes: dict[str, int], printed_
     """Return a cell for the template; None if it has neither value nor reason."""
     if cell is None:
         return None
-    reason = "" if cell.value is not None else cell.reason
-    if cell.value is None and cell.published is not None and not printed_row:
-        reason = reason or "not measured"
-    if cell.value is None and cell.published is None and not reason:
-        return None
-    printed = cell.published.value if cell.published else None
+    printed, reason = cell.published.value if cell.published else None, ""
+    if cell.value is None:
+        reason = cell.reason or ("not measured" if cell.published and not printed_row else "")
+        if not (cell.published or reason):
+            return None
     drawn = interval_bar(bars, cell.value, cell.interval, printed) if bars else None
     return cell, notes.setdefault(reason, len(notes) + 1) if reason else 0, drawn
 
