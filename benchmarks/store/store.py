@@ -92,7 +92,6 @@ class Store:
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Cache values by input, in one transaction."""
         self._write(producer, values, _json_text)
-        self.computed += len(values)
 
     def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the cached arrays by input. A damaged one counts as unknown."""
@@ -101,7 +100,6 @@ class Store:
     def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Cache arrays by input, in one transaction."""
         self._write(producer, arrays, _array_bytes)
-        self.computed += len(arrays)
 
     def _read(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> list[tuple[str, bytes]]:
         prefix = _canonical(producer)
@@ -126,6 +124,7 @@ class Store:
     def _write(
         self, producer: Mapping[str, Any], values: Mapping[str, Any], encode: Callable[[Any], str | bytes]
     ) -> None:
+        self.computed += len(values)
         if not self._file.writable:
             _say_that_nothing_is_kept(self.path)
             return

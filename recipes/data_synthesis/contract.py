@@ -315,7 +315,7 @@ class Stage(ABC):
         }
 
     @abstractmethod
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterable[Generated]:
         """Return what is made of each row, in order.
 
         Raises:
@@ -342,15 +342,13 @@ class RowStage(Stage):
             UnreadableImage: Its image cannot be read.
         """
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return what is made of each row, in order."""
-        generated: list[Generated] = []
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield what is made of each row, in order."""
         for row in rows:
             try:
-                generated.append(self.make(row, models))
+                yield self.make(row, models)
             except UnreadableImage as error:
-                generated.append(NotGenerated(f"image: {error}"))
-        return generated
+                yield NotGenerated(f"image: {error}")
 
 
 stages: Registry[type[Stage]] = Registry(

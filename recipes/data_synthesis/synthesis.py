@@ -171,7 +171,7 @@ def make_shard(stage: Stage, rows: Sequence[PipelineRow], models: PipelineModels
     Raises:
         DataError: The stage returned another number of rows.
     """
-    output = stage.carry_out(rows, models)
+    output = list(stage.carry_out(rows, models))
     if len(output) != len(rows):
         raise DataError(f"stage '{stage.name}' returned {len(output)} rows for {len(rows)}", "Return one row for each.")
     # The path of the image is not cached: it is the input row's.

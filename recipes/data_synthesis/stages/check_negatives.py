@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -34,20 +34,18 @@ class ClipScores(Stage):
     takes = ("mask_data", "summaries", "negatives")
     gives = ("clip_scores",)
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with its scores."""
-        generated: list[Generated] = []
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with its scores."""
         for row, similarity in zip(rows, similarities(rows, models), strict=True):
             if isinstance(similarity, str):
-                generated.append(NotGenerated(similarity))
+                yield NotGenerated(similarity)
                 continue
             scores = {
                 key: {name: _SCALE * similarity[key][text] for name, text in texts.items()}
                 for key, texts in named_texts(row).items()
             }
             about = {"model": models.name("encoder"), "counts": {"entries": len(scores)}}
-            generated.append(row.having(self.name, about, clip_scores=scores))
-        return generated
+            yield row.having(self.name, about, clip_scores=scores)
 
 
 def named_texts(row: PipelineRow) -> dict[str, dict[str, str]]:
@@ -141,8 +139,8 @@ class CheckNegatives(Stage):
         if "parser" in self.settings.by:
             self.settings.parser.build().check()
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with what is known of its negatives."""
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with what is known of its negatives."""
         pairs = [
             (number, key, name, texts["sum"], text)
             for number, row in enumerate(rows)
@@ -151,16 +149,14 @@ class CheckNegatives(Stage):
             if name != "sum"
         ]
         verdicts = {by: getattr(self, f"_by_{by}")(rows, pairs, models) for by in self.settings.by}
-        generated: list[Generated] = []
         for number, row in enumerate(rows):
             own = [(at, key, name) for at, (of, key, name, *_) in enumerate(pairs) if of == number]
             why = (answers[at] for answers in verdicts.values() for at, *_ in own if isinstance(answers[at], str))
             if fault := next(why, None):
-                generated.append(NotGenerated(fault))
+                yield NotGenerated(fault)
                 continue
             faults = {by: {(key, name) for at, key, name in own if answers[at]} for by, answers in verdicts.items()}
-            generated.append(self._row(row, faults, models))
-        return generated
+            yield self._row(row, faults, models)
 
     def _row(self, row: PipelineRow, faults: Mapping[str, set[tuple[str, str]]], models: PipelineModels) -> Generated:
         texts = named_texts(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -77,21 +77,19 @@ class Select(Stage):
         """Raise if the parser cannot be used here; see ``Stage.check``."""
         self.settings.parser.build().check()
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with how many ``elements`` its caption names."""
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with how many ``elements`` its caption names."""
         settings = self.settings
         graphs = graphs_of([row.values[settings.caption] for row in rows], settings.parser.build(), models.cache)
-        generated: list[Generated] = []
         for row in rows:
             graph = graphs[row.values[settings.caption]]
             if isinstance(graph, str):
-                generated.append(NotGenerated(graph))
+                yield NotGenerated(graph)
                 continue
             # Each element of a caption once.
             count = sum(len(getattr(graph, kind)) for kind in settings.elements)
             about = {"parser": settings.parser.parser, "counts": {"elements": count}}
-            generated.append(row.having(self.name, about, elements=count))
-        return generated
+            yield row.having(self.name, about, elements=count)
 
     def left_out(self, rows: Iterable[PipelineRow]) -> Mapping[int, str]:
         """Return the rows beyond the most, whose captions name the fewest elements."""

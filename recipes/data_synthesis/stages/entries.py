@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -294,8 +294,8 @@ class Negatives(EntryStage):
     gives = ("negatives",)
     lacking = "the whole image lacks negatives"
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with negatives; an entry without one of a kind loses its summaries, too."""
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with negatives; an entry without one of a kind loses its summaries, too."""
         conversations = [
             {
                 f"{key} {kind} {number}": self._negative(texts[0], kind, self.asker(row, key, kind, str(number)))
@@ -305,13 +305,11 @@ class Negatives(EntryStage):
             }
             for row in rows
         ]
-        generated: list[Generated] = []
         for row, reply in zip(rows, self.ask(rows, models, conversations), strict=True):
             by_entry = _by_entry(row.values["summaries"], reply)
             summaries = {key: row.values["summaries"][key] for key in by_entry}
             reply.results = by_entry
-            generated.append(self.row(row, reply, models, NEGATIVES, negatives=by_entry, summaries=summaries))
-        return generated
+            yield self.row(row, reply, models, NEGATIVES, negatives=by_entry, summaries=summaries)
 
     def _negative(self, summary: str, kind: str, asker: Asker) -> Conversation[str]:
         settings, own = self.settings, clip_tokens(summary)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -52,13 +52,12 @@ class Merge(Stage):
     takes = ("{overall}", "{elements}")
     gives = ("{to}",)
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with its merged caption."""
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with its merged caption."""
         said = converse(models["judge"], [self._merged(row) for row in rows])
-        generated: list[Generated] = []
         for row, answer in zip(rows, said, strict=True):
             if answer.result is None:
-                generated.append(NotGenerated(answer.silent or answer.fault, passing=bool(answer.silent)))
+                yield NotGenerated(answer.silent or answer.fault, passing=bool(answer.silent))
                 continue
             about = {
                 "model": models.name("judge"),
@@ -67,8 +66,7 @@ class Merge(Stage):
                 "requests": answer.asked,
                 "parents": [self.settings.overall, self.settings.elements],
             }
-            generated.append(row.having(self.name, about, **{self.settings.to: answer.result}))
-        return generated
+            yield row.having(self.name, about, **{self.settings.to: answer.result})
 
     def _merged(self, row: PipelineRow) -> Conversation[str]:
         settings = self.settings

@@ -211,13 +211,12 @@ class PhraseFilter(Stage):
         """Raise if the parser cannot be used here; see ``Stage.check``."""
         self.settings.parser.build().check()
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with its captions filtered; one of which no sentence is left is unmade."""
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with its captions filtered; one of which no sentence is left is unmade."""
         pieces = self._pieces(rows, models)
         flat = [piece for of_row in pieces for piece in of_row]
         look = self._by_detector if self.settings.by == "detector" else self._by_answers
         scores = iter(look(flat, models))
-        generated: list[Generated] = []
         for row, of_row in zip(rows, pieces, strict=True):
             filtered: list[FilteredCaption] = []
             fault: NotGenerated | None = None
@@ -228,8 +227,7 @@ class PhraseFilter(Stage):
                     threshold, local = self.settings.threshold, not piece.is_whole
                     filtered.append(caption_without(piece.text, piece.phrases, scored, threshold, whole_words=local))
             is_whole = isinstance(row.values[self.settings.captions], str)
-            generated.append(fault or self._row(row, filtered, is_whole, models))
-        return generated
+            yield fault or self._row(row, filtered, is_whole, models)
 
     def _pieces(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[list[_Piece]]:
         captions = [row.values[self.settings.captions] for row in rows]
