@@ -16,7 +16,7 @@ from capbench.recipes.data_synthesis.contract import (
     PipelineRow,
     Stage,
     StageSettings,
-    register_stage,
+    stages,
 )
 from capbench.rows import read_rows
 
@@ -115,4 +115,4 @@ def asked_of(
     return made_of(stage, PipelineRow("17", None, values), Models(judge=judge)), judge
 
 
-register_stage("add")(Add)
+stages.register("add")(Add)

@@ -370,5 +370,3 @@ stages: Registry[type[Stage]] = Registry(
     },
     entry_points="capbench.stages",
 )
-
-register_stage = stages.register

@@ -8,7 +8,6 @@ the spread over seeds.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from ..self_training.schema import load_loop
 from ..training.judging import Row, markdown_table
 from ..training.processes import TrainingProcesses
 from .replication_checks import cell, report
+from .together import run
 
 _SPREADS = 3.0
 """Standard deviations over seeds by which the mean of turn 1 must be above turn 0."""
@@ -78,19 +78,20 @@ def missing(by_seed: Mapping[int, Sequence[Row]]) -> list[str]:
     return faults
 
 
-def main() -> int:
-    """Run the loops, print the table, draw the curves, and return 1 if a check fails."""
-    parser = argparse.ArgumentParser(description="Check that a turn of the self-training loop raises CAPTURE.")
-    parser.add_argument("--output", type=Path, required=True, help="output folder")
-    parser.add_argument("--seeds", type=int, default=3, help="how many loops (3)")
-    parser.add_argument("--turns", type=int, default=4, help="of each (4)")
-    options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    by_seed = measured(options.output, range(options.seeds), options.turns)
+def main(output: Path, *, seeds: int = 3, turns: int = 4) -> int:
+    """Run the loops, print the table, draw the curves, and return 1 if a check fails.
+
+    Args:
+        output: The output folder.
+        seeds: Number of loops.
+        turns: Number of turns of each.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    by_seed = measured(output, range(seeds), turns)
     curves = {f"seed {seed}": curve_of(rows)[1] for seed, rows in by_seed.items()}
-    draw_curves(options.output / "loop.svg", curve_of(next(iter(by_seed.values())))[0], curves)
+    draw_curves(output / "loop.svg", curve_of(next(iter(by_seed.values())))[0], curves)
     return report(missing(by_seed), table(by_seed))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

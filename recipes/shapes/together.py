@@ -8,16 +8,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
+
+_T = TypeVar("_T")
 
 HALVES = 2
 """Parts of a batch with pictures, random numbers and losses of their own."""
 _PRINTED = 25
 
 
-def run(train: Callable[..., None]) -> None:
-    """Run a training as a command.
+def run(train: Callable[..., _T]) -> _T:
+    """Run a training as a command, and return its result.
 
     Args:
         train: Its parameters are the options; those without a default are required paths of files or folders.
@@ -28,7 +31,7 @@ def run(train: Callable[..., None]) -> None:
             parser.add_argument(f"--{name}", type=Path, required=True)
         else:
             parser.add_argument(f"--{name}", type=type(parameter.default), default=parameter.default)
-    train(**vars(parser.parse_args()))
+    return train(**vars(parser.parse_args()))
 
 
 def optimise(

@@ -15,7 +15,7 @@ from ...adapters.encoders.open_clip_transform import open_clip_transform
 from ...adapters.images.transforms import ImageTransform
 from ...errors import UsageError
 from .contract import VALIDATION_SEED, Trainer, TrainingCall
-from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, require_some
+from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow
 from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
 
@@ -229,8 +229,8 @@ class ContrastiveTrainer(Trainer):
             ("further_captions", settings.further_texts, "objective.further_texts"),
             ("negatives", settings.negatives != "none", "objective.negatives"),
         ):
-            if weight:
-                require_some(rows, kind, key)
+            if weight and not any(getattr(row, kind) for row in rows.rows):
+                raise UsageError(f"{key} needs {kind}, but no row has any.", "Add them to the data, or remove the key.")
         chosen, left_out = list(rows.rows), dict(rows.left_out)
         if settings.each_caption:
             chosen = [

@@ -199,21 +199,6 @@ def _image(image: Any, folder: Path, boundary: Boundary) -> ImageHandle:
     return ImageHandle(path)
 
 
-def require_some(rows: Rows, kind: str, why: str) -> None:
-    """Raise if no row has an input that an objective needs.
-
-    Args:
-        rows: The rows.
-        kind: The attribute of a row.
-        why: The key of the recipe that needs it.
-
-    Raises:
-        UsageError: No row has it.
-    """
-    if not any(getattr(row, kind) for row in rows.rows):
-        raise UsageError(f"{why} needs {kind}, but no row has any.", "Add them to the data, or remove the key.")
-
-
 def read_source(call: TrainingCall, source: Source, *keys: str) -> Rows:
     """Read all rows of a source; images are not decoded.
 

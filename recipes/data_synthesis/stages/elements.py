@@ -37,13 +37,10 @@ def graphs_of(captions: Sequence[str], parser: CaptionParser, cache: Cache) -> d
     Raises:
         MetricError: The parser cannot be used.
     """
-    by_caption: dict[str, Graph | str] = {}
-    for caption, parsed in parser.parse(list(dict.fromkeys(captions)), Context(cache)).items():
-        if isinstance(parsed, str):
-            by_caption[caption] = parsed
-            continue
-        by_caption[caption] = united(*map(complete, parsed.sentences))
-    return by_caption
+    return {
+        caption: parsed if isinstance(parsed, str) else united(*map(complete, parsed.sentences))
+        for caption, parsed in parser.parse(list(dict.fromkeys(captions)), Context(cache)).items()
+    }
 
 
 def element_set(graph: Graph) -> frozenset[tuple[Any, ...]]:

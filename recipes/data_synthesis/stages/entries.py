@@ -157,13 +157,13 @@ class Asker:
             NoUse: It has none, several, or one in another language.
         """
         answer = answer.strip()
-        if not answer:
-            raise NoUse("the judge said nothing")
         if answer.rfind("\n") > _PREFACE:
             raise NoUse("the answer has several lines")
         line = answer.rpartition("\n")[2].strip().strip('"“”').strip()
-        if fault := asking.language_fault(line, self.settings.language) or (None if line else "the answer is empty"):
-            raise NoUse(f"the answer {fault}" if line else fault)
+        if not line:
+            raise NoUse("the judge said nothing")
+        if fault := asking.language_fault(line, self.settings.language):
+            raise NoUse(f"the answer {fault}")
         return line
 
 
