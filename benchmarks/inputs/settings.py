@@ -7,19 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ...adapters.arguments import parse_arguments
 from ...errors import UsageError, did_you_mean
+from ...progress import Reporter, unheard
 from ...tasks.schema import MetricEntry
 from ..statistics import Draws, Intervals
-
-if TYPE_CHECKING:
-    from ...progress import Reporter
-
 
 _BETWEEN = re.compile(r",(?![^\[]*\])")
 _NAMED = re.compile(r"(?P<metric>[^\[\]]+)(?:\[(?P<arguments>[^\[\]]*)\])?")
@@ -87,7 +84,7 @@ class RunSettings:
         except ValidationError as error:
             raise UsageError(_faults(error)) from error
 
-    def draws(self, progress: Reporter | None = None) -> Draws:
+    def draws(self, progress: Reporter = unheard) -> Draws:
         """Return how numbers are resampled.
 
         Args:

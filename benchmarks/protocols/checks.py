@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ...errors import DataError
 from ...tasks.schema import ROWS_OF
@@ -38,47 +37,29 @@ def faults_of_data(checks: Sequence[RecordedCheck]) -> list[str]:
     ]
 
 
-class Levels:
-    """The distribution of ratings.
+def _tau_ratio(levels: Counter[float]) -> float:
+    """Return τ-c/τ-b of a metric without ties, which depends on the ratings alone.
 
-    Attributes:
-        n: Number of ratings.
-        counts: ``[m]`` count of each of the ``m`` distinct ratings.
+    With n rows of which n1 pairs tie in rating, m levels: τ-b = S/sqrt(N(N-n1)) and
+    τ-c = 2Sm/(n²(m-1)) for N = n(n-1)/2 pairs and any S.
+
+    Args:
+        levels: Count of each of the ``m`` distinct ratings.
     """
-
-    def __init__(self) -> None:
-        self.n = 0
-        self._values, self.counts = np.zeros(0), np.zeros(0, np.int64)
-
-    def add(self, ratings: np.ndarray) -> None:
-        """Count ratings; NaN is a missing rating."""
-        values, counts = np.unique(ratings[~np.isnan(ratings)], return_counts=True)
-        values, place = np.unique(np.concatenate([self._values, values]), return_inverse=True)
-        counts = np.concatenate([self.counts, counts])
-        self._values, self.counts = values, np.bincount(place, counts, len(values)).astype(np.int64)
-        self.n = int(self.counts.sum())
-
-    def tau_ratio(self) -> float:
-        """Return τ-c/τ-b of a metric without ties, which depends on the ratings alone.
-
-        With n rows of which n1 pairs tie in rating, m levels: τ-b = S/sqrt(N(N-n1)) and
-        τ-c = 2Sm/(n²(m-1)) for N = n(n-1)/2 pairs and any S.
-        """
-        n, m = self.n, len(self.counts)
-        counts = self.counts.astype(np.float64)
-        pairs = n * (n - 1) / 2
-        tied = float((counts * (counts - 1) / 2).sum())
-        return 2 * m / (n**2 * (m - 1)) * float(np.sqrt(pairs * (pairs - tied)))
+    n, m = levels.total(), len(levels)
+    pairs = n * (n - 1) / 2
+    tied = sum(count * (count - 1) / 2 for count in levels.values())
+    return 2 * m / (n**2 * (m - 1)) * math.sqrt(pairs * (pairs - tied))
 
 
 def run_checks(
-    job: Job, levels: Levels | None = None, categories: Mapping[str, int] | None = None, **counts: int
+    job: Job, levels: Counter[float] | None = None, categories: Mapping[str, int] | None = None, **counts: int
 ) -> list[RecordedCheck]:
     """Compare counts with the ``checks`` of the task.
 
     Args:
         job: The run; with a limit nothing is compared.
-        levels: The ratings, for the check of their distribution.
+        levels: Count of each distinct rating, for the check of their distribution.
         categories: Number of rows of each; None where the protocol has none.
         **counts: Counts by name of the check.
 
@@ -94,8 +75,8 @@ def run_checks(
     values |= {f"{ROWS_OF}{name}": count for name, count in (categories or {}).items()}
     if job.task.checks.references is not None:
         values["references"] = count_references(job)
-    if levels is not None and job.task.checks.tau_ratio is not None and len(levels.counts) > 1:
-        values["tau_ratio"] = round(levels.tau_ratio(), 5)
+    if levels is not None and job.task.checks.tau_ratio is not None and len(levels) > 1:
+        values["tau_ratio"] = round(_tau_ratio(levels), 5)
     checks: list[RecordedCheck] = []
     for name, expected in job.task.checks.expected().items():
         value = values.get(name)
@@ -151,18 +132,18 @@ class Tally:
         if self.job.task.checks.images is not None:
             self._images.add(images)
 
-    def checks(self, levels: Levels | None = None) -> list[RecordedCheck]:
+    def checks(self, levels: Counter[float] | None = None) -> list[RecordedCheck]:
         """Compare the counts with the checks of the task; as of :func:`run_checks`.
 
         Args:
-            levels: The ratings, where each row is one.
+            levels: Count of each distinct rating, where each row is one.
         """
         return run_checks(
             self.job,
             levels,
             self._in_category,
             documents=len(self.job.documents.rows),
-            rows=self.rows if levels is None else levels.n,
+            rows=self.rows if levels is None else levels.total(),
             items=len(self._items),
             images=len(self._images),
         )

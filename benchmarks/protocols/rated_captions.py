@@ -20,7 +20,7 @@ from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gather, scored_caption
 from ..inputs.recorded import RecordedCheck
 from ..statistics.rated_rows import Ratings
-from .checks import Levels, Tally
+from .checks import Tally
 from .document_reader import Document, UnusableDocument, is_list
 from .job import Job, Shard, caption_columns, caption_content, numbers_of
 
@@ -150,7 +150,7 @@ class RatedTally(Tally):
         super().__init__(job)
         self.said = False
         self._captions_of: Counter[str] = Counter()
-        self._levels = {aspect: Levels() for aspect in job.task.aspects or [""]}
+        self._levels = {aspect: Counter[float]() for aspect in job.task.aspects or [""]}
 
     def add_captions(self, rated: Sequence[RatedCaption]) -> None:
         """Count the captions of a shard."""
@@ -165,7 +165,8 @@ class RatedTally(Tally):
         self.said = self.said or any(sample.candidate for sample in samples)
         self._captions_of.update(caption.system for caption in rated)
         for aspect, levels in self._levels.items():
-            levels.add(Ratings.of([caption.ratings[aspect] for caption in rated]).values)
+            known = (rating for caption in rated for rating in caption.ratings[aspect] if not math.isnan(rating))
+            levels.update(known)
 
     def checks_of_all(self) -> list[RecordedCheck]:
         """Compare the counts with what the task expects.
@@ -175,7 +176,7 @@ class RatedTally(Tally):
         """
         job = self.job
         for aspect, levels in self._levels.items():
-            if not levels.n and job.settings.limit is None:
+            if not levels and job.settings.limit is None:
                 raise DataError(
                     f"task '{job.task.task}': {job.documents.origin}: no caption has a rating of aspect '{aspect}'",
                     f"Check the column in doc_to_human: {job.task.templates['doc_to_human']}.",

@@ -84,8 +84,6 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         here = planned.data is not None or generated or beside
         verdict: Verdict = "faulty" if here else "no data"
         return Inspection(task.task, verdict, str(error))
-    except BenchError as error:
-        return Inspection(task.task, "faulty", str(error))
     failures = FailureLog(strict=False)
     job = Job(task, documents, Models(), RunSettings(skip_checks=True), NoCache(), silent, planned.pixels)
     try:

@@ -19,6 +19,7 @@ from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import AnyModels, ModelFacts, Models
 from ..protocols.job import Collected, ScoredMetric, Shard, Summary
+from ..records.hashes import DataHash
 
 if TYPE_CHECKING:
     from ...adapters import ImageHandle, VideoHandle
@@ -91,8 +92,6 @@ class OneShard:
     @property
     def data_hash(self) -> str:
         """Hash of the scored data."""
-        from ..records.hashes import DataHash
-
         hashes = DataHash()
         hashes.add(self.shard)
         return hashes.data
@@ -100,8 +99,6 @@ class OneShard:
     @property
     def images_hash(self) -> str | None:
         """Hash of its images; None where there are none."""
-        from ..records.hashes import DataHash
-
         return DataHash().add_images(self.shard.items)
 
     def columns(self) -> Iterator[Mapping[str, Sequence[Any]]]:

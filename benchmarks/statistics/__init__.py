@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ...progress import Reporter, unheard
 from ...registry import Registry
 
 if TYPE_CHECKING:
-    from ...progress import Reporter
     from .contract import Statistic
 
 Intervals = Literal["auto", "bootstrap", "influence"]
@@ -38,7 +38,7 @@ class Draws:
 
     resamples: int = 1000
     seed: int = 0
-    progress: Reporter | None = None
+    progress: Reporter = unheard
     intervals: Intervals = "auto"
     processes: int | None = None
 

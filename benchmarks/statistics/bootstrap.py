@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...progress import Reporter
+from ...progress import Reporter, unheard
 from . import Draws, Intervals
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
 
@@ -182,8 +182,7 @@ def resample_all(
             ]
 
             def passed(done: int, _: int, before: int = before, metrics: int = len(names)) -> None:
-                if draws.progress:
-                    draws.progress(before + done * metrics, total)
+                draws.progress(before + done * metrics, total)
 
             of_all += [value_or_nan(value, len(image)) for value in values]
             of_rater, why = on_resamples(values, image, images, replace(draws, progress=passed))
@@ -317,7 +316,7 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
     if any(isinstance(value, OfSums) for value in values):
         block = min(max(_BLOCK_BYTES // (8 * max(len(image), 1)), 1), _MOST_IN_BLOCK)
 
-    def part(first: int, last: int, report: Reporter | None = None) -> Found:
+    def part(first: int, last: int, report: Reporter = unheard) -> Found:
         estimates, reasons = np.zeros((last - first, len(values))), [""] * len(values)
         drawn = draw(image, images, last, draws.seed, first)
         for start in range(0, last - first, block):
@@ -332,8 +331,7 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
                         estimates[number, place] = finite_value(call)
                     except UndefinedStatistic as error:
                         estimates[number, place], reasons[place] = np.nan, str(error)
-            if report:
-                report(start + len(some), last - first)
+            report(start + len(some), last - first)
         return estimates, reasons
 
     blocks = -(-resamples // block)
@@ -342,8 +340,7 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
         return part(0, resamples, draws.progress)
 
     def passed(done: int, _: int) -> None:
-        if draws.progress:
-            draws.progress(min(block + done * workers, resamples), resamples)
+        draws.progress(min(block + done * workers, resamples), resamples)
 
     # The first block before the fork: child processes inherit what the values cache.
     first = part(0, block)
@@ -357,8 +354,7 @@ def on_resamples(values: Sequence[Value], image: np.ndarray, images: int, draws:
     finally:
         for child in children:
             child.end()
-    if draws.progress:
-        draws.progress(resamples, resamples)
+    draws.progress(resamples, resamples)
     why = zip(*(reasons for _, reasons in reversed(parts)), strict=True)
     return np.concatenate([drawn for drawn, _ in parts]), [
         next((reason for reason in of_value if reason), "") for of_value in why

@@ -73,8 +73,6 @@ class Influence:
     @classmethod
     def mean(cls, several: Sequence[Influence]) -> Influence:
         """Return the influence of the mean of several numbers of the same images."""
-        if len(several) == 1:
-            return several[0]
         return cls(
             float(np.mean([part.value for part in several])),
             np.mean([part.of_image for part in several], axis=0),

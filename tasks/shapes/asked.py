@@ -14,7 +14,7 @@ from ..schema import require_choice
 from .accounts import SceneAccount, chain
 from .describing import detailed, sentence
 from .grading import absent_thing, add_thing, change_attribute, exchange_shape, swap_colours
-from .pictures import DrawnPicture
+from .pictures import DrawnPicture, picture_row
 from .sampling import SPLITS, sample_scene
 from .scene import COLOURS, SHAPES, Scene, Stream, generator
 
@@ -123,9 +123,8 @@ def questions(scenes: int = 100, negatives: Negatives = "random") -> Iterator[Ro
         asked = questions_of(scene, generator(seed, Stream.FOILS), negatives)
         for number, question in enumerate(asked):
             yield {
+                **picture_row(scene),
                 "id": f"{seed}-{number}",
-                "image": f"scene-{seed}",
-                "pixels": DrawnPicture(scene),
                 "question": question.text,
                 "answer": "yes" if question.answer else "no",
             }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from ...rows import Row
 from .accounts import SceneAccount, account_of, chain, graph_f1, is_true
 from .describing import detailed, sentence
 from .sampling import sample_scene
@@ -125,6 +126,29 @@ def ratings(seed: int, qualities: Sequence[float], lowest: int, highest: int) ->
     noise = generator(seed, Stream.RATERS).normal(0, span / 6, size=(len(qualities), RATERS))
     opinions = lowest + span * np.square(qualities)[:, None] + noise
     return np.clip(np.rint(opinions), lowest, highest).astype(int).tolist()
+
+
+def rated_rows(
+    seed: int, picture: Row, candidates: Sequence[Graded[Any]], highest: int, references: list[str]
+) -> Iterator[Row]:
+    """Yield candidates of a scene as documents with the ratings of simulated raters.
+
+    Args:
+        seed: That of the scene.
+        picture: The columns of its picture.
+        candidates: The candidates.
+        highest: The best rating; the worst is 1.
+        references: The references of all.
+    """
+    rated = ratings(seed, [candidate.f1 for candidate in candidates], 1, highest)
+    for candidate, of_raters in zip(candidates, rated, strict=True):
+        yield {
+            **picture,
+            "id": f"{seed}-{candidate.grade}",
+            "candidate": candidate.text,
+            "references": references,
+            "ratings": of_raters,
+        }
 
 
 def omit(account: SceneAccount, rng: np.random.Generator) -> SceneAccount:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...rows import Row
 from .clips import Clip, clip_frames
 from .drawing import SIDE, draw, encoded
 from .scene import Scene
@@ -60,6 +61,11 @@ class DrawnClip:
 
     def __str__(self) -> str:
         return f"drawn clip {self.clip.scene.seed}"
+
+
+def picture_row(scene: Scene) -> Row:
+    """Return the columns of a document on a scene."""
+    return {"id": str(scene.seed), "image": f"scene-{scene.seed}", "pixels": DrawnPicture(scene)}
 
 
 @lru_cache(maxsize=1024)

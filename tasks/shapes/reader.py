@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from ...rows import Row
 from ..schema import require_choice
@@ -11,8 +10,8 @@ from .clips import clip_candidates, clip_references, sample_clip
 from .crops import NEGATIVES, crops_of
 from .describing import detailed_reference, short_references
 from .drawing import SIDE
-from .grading import Graded, detailed_candidates, exchange_shape, ratings, shape_candidates, short_candidates
-from .pictures import DrawnClip, DrawnPicture
+from .grading import detailed_candidates, exchange_shape, rated_rows, shape_candidates, short_candidates
+from .pictures import DrawnClip, picture_row
 from .sampling import SPLITS, sample_scene
 from .scene import Scene, Stream, generator
 
@@ -30,7 +29,7 @@ def described(scenes: int = 200) -> Iterator[Row]:
         scenes: How many.
     """
     for scene in _scenes(_DETAILED, scenes):
-        yield {**_picture(scene), "references": [detailed_reference(scene)], "boxes": _boxes(scene)}
+        yield {**picture_row(scene), "references": [detailed_reference(scene)], "boxes": _boxes(scene)}
 
 
 def briefly_described(scenes: int = 200, split: str = "test") -> Iterator[Row]:
@@ -42,7 +41,7 @@ def briefly_described(scenes: int = 200, split: str = "test") -> Iterator[Row]:
     """
     for scene in _scenes(_BRIEF, scenes, split):
         things = [f"{thing.colour} {thing.shape}" for thing in scene.things]
-        yield {**_picture(scene), "references": short_references(scene), "boxes": _boxes(scene), "things": things}
+        yield {**picture_row(scene), "references": short_references(scene), "boxes": _boxes(scene), "things": things}
 
 
 def detailed_captions(scenes: int = 200) -> Iterator[Row]:
@@ -53,7 +52,7 @@ def detailed_captions(scenes: int = 200) -> Iterator[Row]:
     """
     for scene in _scenes(_DETAILED, scenes):
         candidates = detailed_candidates(scene)
-        yield from _rated(scene.seed, _picture(scene), candidates, 5, [detailed_reference(scene)])
+        yield from rated_rows(scene.seed, picture_row(scene), candidates, 5, [detailed_reference(scene)])
 
 
 def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") -> Iterator[Row]:
@@ -70,7 +69,7 @@ def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") 
     require_choice("faults", faults, tuple(_CANDIDATES))
     for scene in _scenes(_EXPERT, scenes, split):
         candidates = _CANDIDATES[faults](scene)
-        yield from _rated(scene.seed, _picture(scene), candidates, 4, short_references(scene))
+        yield from rated_rows(scene.seed, picture_row(scene), candidates, 4, short_references(scene))
 
 
 def pairs(scenes: int = 200) -> Iterator[Row]:
@@ -96,7 +95,7 @@ def pairs(scenes: int = 200) -> Iterator[Row]:
             if first.f1 == second.f1:
                 continue
             yield {
-                **_picture(scene),
+                **picture_row(scene),
                 "id": f"{scene.seed}-{category}",
                 "category": category,
                 "captions": [first.text, second.text],
@@ -117,7 +116,7 @@ def foils(scenes: int = 200, split: str = "test") -> Iterator[Row]:
     for scene in _scenes(_FOIL, scenes, split):
         caption, *references = short_references(scene)
         foil = exchange_shape(caption, scene, generator(scene.seed, Stream.FOILS))
-        yield {**_picture(scene), "captions": [caption, foil], "preferred": 0, "references": references}
+        yield {**picture_row(scene), "captions": [caption, foil], "preferred": 0, "references": references}
 
 
 def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps", split: str = "test") -> Iterator[Row]:
@@ -146,7 +145,7 @@ def crops(scenes: int = 100, crops: str = "all", negative: str = "swaps", split:
             for crop in crops_of(scene, SIDE)
             if crops == "all" or crop.box is None
         ]
-        yield {**_picture(scene), "entries": entries}
+        yield {**picture_row(scene), "entries": entries}
 
 
 def clips(clips: int = 100) -> Iterator[Row]:
@@ -158,7 +157,7 @@ def clips(clips: int = 100) -> Iterator[Row]:
     for seed in range(_CLIPS, _CLIPS + clips):
         clip = sample_clip(seed)
         picture = {"video": f"clip-{seed}", "pixels": DrawnClip(clip)}
-        yield from _rated(seed, picture, clip_candidates(clip), 5, clip_references(clip))
+        yield from rated_rows(seed, picture, clip_candidates(clip), 5, clip_references(clip))
 
 
 def _scenes(first: int, count: int, split: str = "test", least: int = 2) -> Iterator[Scene]:
@@ -168,23 +167,5 @@ def _scenes(first: int, count: int, split: str = "test", least: int = 2) -> Iter
     return (sample_scene(seed, least) for seed in range(begin, begin + count))
 
 
-def _picture(scene: Scene) -> Row:
-    return {"id": str(scene.seed), "image": f"scene-{scene.seed}", "pixels": DrawnPicture(scene)}
-
-
 def _boxes(scene: Scene) -> list[list[float]]:
     return [[edge * SIDE for edge in thing.box] for thing in scene.things]
-
-
-def _rated(
-    seed: int, picture: Row, candidates: Sequence[Graded[Any]], highest: int, references: list[str]
-) -> Iterator[Row]:
-    rated = ratings(seed, [candidate.f1 for candidate in candidates], 1, highest)
-    for candidate, of_raters in zip(candidates, rated, strict=True):
-        yield {
-            **picture,
-            "id": f"{seed}-{candidate.grade}",
-            "candidate": candidate.text,
-            "references": references,
-            "ratings": of_raters,
-        }

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...rows import Row
-from .accounts import chain, graph_f1
+from .accounts import SceneAccount, chain, graph_f1
 from .describing import sentence, short_references
-from .grading import ratings, replace_thing
-from .pictures import DrawnPicture
+from .grading import Graded, rated_rows, replace_thing
+from .pictures import picture_row
 from .sampling import SPLITS, sample_scene
 from .scene import Scene, Stream, generator
 
@@ -39,18 +39,10 @@ def rated_systems(scenes: int = 80) -> Iterator[Row]:
     for seed in range(_RATED, _RATED + scenes):
         scene, rng = sample_scene(seed), generator(seed, Stream.SYSTEMS)
         wrong = rng.random(len(SYSTEMS)) * 100 < WRONG_IN_A_HUNDRED
-        candidates = [_candidate(scene, is_wrong, rng) for is_wrong in wrong]
-        rated = ratings(seed, [f1 for _, f1 in candidates], 1, 4)
-        for system, (caption, _), of_raters in zip(SYSTEMS, candidates, rated, strict=True):
-            yield {
-                "id": f"{seed}-{system}",
-                "image": f"scene-{seed}",
-                "pixels": DrawnPicture(scene),
-                "system": system,
-                "candidate": caption,
-                "references": short_references(scene),
-                "ratings": of_raters,
-            }
+        candidates = [_candidate(scene, *each, rng) for each in zip(SYSTEMS, wrong, strict=True)]
+        rows = rated_rows(seed, picture_row(scene), candidates, 4, short_references(scene))
+        for system, row in zip(SYSTEMS, rows, strict=True):
+            yield {**row, "system": system}
 
 
 def battles(scenes: int = 150, of_a_scene: int = 2) -> Iterator[Row]:
@@ -66,22 +58,21 @@ def battles(scenes: int = 150, of_a_scene: int = 2) -> Iterator[Row]:
             first, second = rng.choice(len(SYSTEMS), size=2, replace=False)
             first_wins = rng.random() < 1 / (1 + math.exp(STRENGTHS[second] - STRENGTHS[first]))
             yield {
+                **picture_row(scene),
                 "id": f"{seed}-{number}",
-                "image": f"scene-{seed}",
-                "pixels": DrawnPicture(scene),
                 "systems": [SYSTEMS[first], SYSTEMS[second]],
-                "captions": [_candidate(scene, wrong, rng)[0] for wrong in (not first_wins, first_wins)],
+                "captions": [_candidate(scene, "", wrong, rng).text for wrong in (not first_wins, first_wins)],
                 "winner": SYSTEMS[first if first_wins else second],
                 "references": short_references(scene),
             }
 
 
-def _candidate(scene: Scene, wrong: bool, rng: np.random.Generator) -> tuple[str, float]:
-    """Return a sentence on two things of a scene, and its graph F1; in a wrong one the second is not there.
+def _candidate(scene: Scene, system: str, wrong: bool, rng: np.random.Generator) -> Graded[SceneAccount]:
+    """Return a sentence on two things of a scene; in a wrong one the second is not there.
 
     Systems choose their things each for itself, and a thing that is not there reads as one that is: nothing but the
     picture tells right from wrong.
     """
     right = chain([scene.things[number] for number in rng.permutation(len(scene.things))[:2]], scene.background)
     said = replace_thing(right, scene, rng) if wrong else right
-    return sentence(said), graph_f1(said, right, scene)
+    return Graded(system, said, sentence(said), graph_f1(said, right, scene))

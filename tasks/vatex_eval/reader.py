@@ -146,18 +146,14 @@ def captions(folder: Path) -> Iterator[Row]:
         )
     by_caption = ratings.reshape(_RATERS, -1).T
     seen: Counter[str] = Counter()
-    for number in range(count):
-        video = str(videos[number])
+    # Lists hold Python's own texts and numbers; what is none is left for the protocol to name.
+    columns = map(str, videos), candidates.tolist(), references, by_caption.tolist()
+    for video, candidate, of_caption, of_raters in zip(*columns, strict=True):
         yield {
             "id": f"{video}-{seen[video]}",
             "video": video,
-            "candidate": _text(candidates[number]),
-            "references": [_text(text) for text in np.asarray(references[number]).ravel().tolist()],
-            "ratings": by_caption[number].tolist(),
+            "candidate": candidate,
+            "references": np.asarray(of_caption).ravel().tolist(),
+            "ratings": of_raters,
         }
         seen[video] += 1
-
-
-def _text(value: object) -> object:
-    """Return a text as Python's own; what is none is left for the protocol to name."""
-    return str(value) if isinstance(value, str) else value
