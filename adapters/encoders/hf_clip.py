@@ -35,7 +35,8 @@ class HfClipEncoder(HfModel, TorchEncoder):
     Args:
         pretrained: A hub id (``openai/clip-vit-base-patch32``), or a folder that ``save_pretrained`` wrote.
         revision: Branch, tag or commit of a hub id.
-        dtype: ``fp32``, ``fp16`` or ``bf16``.
+        dtype: ``fp32``, ``fp16``, ``bf16``, or ``released``: ``fp16`` on a GPU, else ``fp32``, as OpenAI's
+            ``clip.load`` has it.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         batch_size: Images to start with; halved when the device runs out of memory.
         transform: ``exact``; or for CLIP ``fast``: in torch, nearly the same.
@@ -56,6 +57,7 @@ class HfClipEncoder(HfModel, TorchEncoder):
     preprocess: Literal["official", "transformers"] | None = None
     peft: str | None = None
     adapter = "hf_clip"
+    takes_released = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -372,7 +372,8 @@ class OpenClipEncoder(OpenClipTowers):
         pretrained: A tag of the architecture (``laion2b_s34b_b79k``), a checkpoint file, a folder with
             ``open_clip_config.json`` and weights, or a hub id (``hf-hub:org/name``).
         architecture: Such as ``ViT-B-32``, or a JSON file in open_clip's form; for tags and checkpoint files.
-        dtype: ``fp32``, ``fp16`` or ``bf16``.
+        dtype: ``fp32``, ``fp16``, ``bf16``, or ``released``: ``fp16`` on a GPU, else ``fp32``, as OpenAI's
+            ``clip.load`` has it.
         device: Such as ``cpu`` or ``cuda:1``; a GPU by default, where there is one.
         batch_size: Images to start with; halved when the device runs out of memory.
         transform: ``exact``, open_clip's own by Pillow; or ``fast``, in torch, nearly the same.
@@ -394,6 +395,7 @@ class OpenClipEncoder(OpenClipTowers):
     quick_gelu: bool | None = None
     peft: str | None = None
     lora_alpha: float | None = None
+    takes_released = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ..images.transforms import ExactTransform, ImageTransform
 if TYPE_CHECKING:
     import torch
 
-Precision = Literal["fp32", "fp16", "bf16"]
+Precision = Literal["fp32", "fp16", "bf16", "released"]
 Reading = Literal["threads", "processes"]
 Inputs: TypeAlias = "dict[str, torch.Tensor]"
 """A model's inputs by name."""
@@ -75,6 +75,8 @@ class TorchBatches(Encoder):
         AdapterError: An argument has no meaning.
     """
 
+    takes_released: ClassVar[bool] = False
+    """Whether ``dtype`` may be ``released``: what OpenAI's ``clip.load`` computes in."""
     dtype: Precision = "fp32"
     device: str | None = None
     batch_size: int | None = None
@@ -84,9 +86,11 @@ class TorchBatches(Encoder):
     """What makes inputs of images."""
 
     def __post_init__(self) -> None:
-        require_known(PRECISIONS, dtype=self.dtype)
+        require_known((*PRECISIONS, *(("released",) if self.takes_released else ())), dtype=self.dtype)
         require_counts(AdapterError, batch_size=self.batch_size, workers=self.workers)
         self._device = find_device(self.device)
+        if self.dtype == "released":
+            self.dtype = released_precision(self._device)
         self._output_dtype = torch_dtype("fp16" if self.dtype == "fp16" else "fp32")
         images = self.batch_size or (_BATCH_ON_GPU if self._device.type == "cuda" else _BATCH_ON_CPU)
         self._batch = {"image": BatchSize(images), "text": BatchSize(self.batch_size or _TEXTS_AN_IMAGE * images)}
@@ -139,6 +143,11 @@ class TorchBatches(Encoder):
             else:
                 copies.append(pending)
         return copies
+
+
+def released_precision(device: torch.device) -> Precision:
+    """Return what OpenAI's ``clip.load`` computes in: half precision on a GPU, single precision on the CPU."""
+    return "fp16" if device.type == "cuda" else "fp32"
 
 
 def _start_copy(positions: Sequence[int], rows: torch.Tensor) -> Pending:

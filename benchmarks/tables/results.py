@@ -274,9 +274,8 @@ def legend(runs: Sequence[TaskRun]) -> list[str]:
         runs: The runs; tables of protocols with rules need no legend.
     """
     shown = [run for run in runs if run.results and not run.record.protocol.by_rule]
-    return list(
-        dict.fromkeys(line for part in (_values_said, _columns_said, _terms_said, _counts_said) for line in part(shown))
-    )
+    parts = (_values_said, _precision_said, _columns_said, _terms_said, _counts_said)
+    return list(dict.fromkeys(line for part in parts for line in part(shown)))
 
 
 def _values_said(runs: Sequence[TaskRun]) -> Iterator[str]:
@@ -300,6 +299,14 @@ def _values_said(runs: Sequence[TaskRun]) -> Iterator[str]:
             tops[name] = "no upper limit, unscaled" if math.isinf(top) else far
     for said in dict.fromkeys(filter(None, tops.values())):
         yield f"{', '.join(name for name, top in tops.items() if top == said)}: {said}"
+
+
+def _precision_said(runs: Sequence[TaskRun]) -> Iterator[str]:
+    """Yield the precision of encoders that do not compute in single precision."""
+    for run in runs:
+        encoder = run.record.values["fingerprint_parts"].get("encoder") or {}
+        if (dtype := encoder.get("dtype", "fp32")) != "fp32":
+            yield f"{run.record.settings.encoder}: dtype={dtype}"
 
 
 def _columns_said(runs: Sequence[TaskRun]) -> Iterator[str]:

@@ -64,6 +64,9 @@ def test_half_precision_is_near_single(pac_s_plus: Path):
     assert not np.array_equal(single, half)
     cosines = (single * half).sum(1) / np.linalg.norm(single, axis=1) / np.linalg.norm(half, axis=1)
     assert cosines.min() > 0.97
+    # Released code makes CLIP's weights single before it loads those of PAC-S.
+    with pytest.raises(AdapterError, match="dtype=released is not known"):
+        PacEncoder(pac_s_plus, dtype="released", device="cpu")
 
 
 def test_another_architecture_without_lora_needs_the_activation(pac_s: Path):

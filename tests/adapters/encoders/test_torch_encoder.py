@@ -10,6 +10,7 @@ from tiny_clip import TinyClip
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.adapters.encoders.torch_encoder import released_precision
 from capbench.adapters.images.pipeline import HAS_PROCESSES
 from capbench.errors import AdapterError
 
@@ -67,6 +68,15 @@ def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyCl
     for position, reason in failures.items():
         assert str(tmp_path / names[position]) in reason
     assert "features of shape [5, 48], the model's are [frames, 32]" in failures[1]
+
+
+def test_released_precision_is_that_of_clip_load(tiny_clip: TinyClip):
+    # clip.py has model.float() where str(device) == "cpu", and the fp16 weights of the archive elsewhere.
+    assert released_precision(torch.device("cuda:1")) == "fp16"
+    plain, released = (
+        OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu", dtype=dtype) for dtype in ("fp32", "released")
+    )
+    assert released.fingerprint() == plain.fingerprint()
 
 
 @pytest.mark.gpu

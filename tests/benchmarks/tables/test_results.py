@@ -293,8 +293,9 @@ def test_categories_measures_and_what_n_counts_are_told_where_they_occur():
     assert [line[:2] for line in lines[lines.index(HC) :][:4]] == ["HC", "HI", "HM", "MM"]
     assert lines[-1] == "n: choices between captions; Shapes-Pascal has 800 documents"
     assert not any(line.startswith(("95% CI", "Group", "Published")) for line in lines)
-    matched = capbench.evaluate("shapes-clip", "shapes_dci_all_scm", limit=3, resamples=0)
+    matched = capbench.evaluate("shapes-clip", "shapes_dci_all_scm", model_args="dtype=bf16", limit=3, resamples=0)
     explained = legend(matched.tasks)
+    assert "shapes-clip: dtype=bf16" in explained
     assert any(line.startswith("SCM: subcrop-caption matching") for line in explained)
     assert not any(line.startswith(("Neg: ", "HC: ")) for line in explained)
     (result,) = matched.tasks[0].results
