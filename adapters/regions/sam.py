@@ -89,7 +89,8 @@ class SamSegmenter(HfRegionModel, Segmenter):
     At each point of the whole image, and of crops of it, the model gives three masks. Those whose predicted IoU and
     stability do stay; of those whose boxes overlap, the better one, or the one of the smaller crop; small holes are
     filled and small islands dropped. Defaults are those of segment-anything. At points that are given, the whole image
-    alone is looked at.
+    alone is looked at. As in segment-anything, boxes that are suppressed end at a mask's last pixel, those of regions
+    behind it.
 
     Args:
         pretrained: A hub id (``facebook/sam-vit-huge``), or a folder that ``save_pretrained`` wrote.
