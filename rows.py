@@ -225,12 +225,8 @@ def read_lines(path: Path, nan: bool = False) -> Iterator[tuple[str, Row | BadRo
 
 
 def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
-    if _holds_lines(path):
-        if key is not None:
-            raise DataError(_no_keys(path, key))
-        yield from (row for _, row in read_lines(path))
-        return
-    content = load_json(path)
+    is_lines = _holds_lines(path)
+    content: Any = [] if is_lines else load_json(path)
     if isinstance(content, dict):
         yield from _keyed(path.name, content, key or "key")
     elif not isinstance(content, list):
@@ -241,6 +237,8 @@ def _json(path: Path, key: str | None) -> Iterator[Row | BadRow]:
         )
     elif key is not None:
         raise DataError(_no_keys(path, key))
+    elif is_lines:
+        yield from (row for _, row in read_lines(path))
     else:
         yield from _objects(path.name, content)
 

@@ -115,11 +115,8 @@ def _unzip(archive: Path, folder: Path) -> list[Path]:
     try:
         with zipfile.ZipFile(archive) as opened:
             targets = {member: (folder / member.filename).resolve() for member in opened.infolist()}
-            for member, target in targets.items():
-                if not target.is_relative_to(folder.resolve()):
-                    raise DataError(
-                        f"{archive}: member '{member.filename}' leads out of the folder; nothing was unpacked"
-                    )
+            if outside := [each.filename for each in targets if not targets[each].is_relative_to(folder.resolve())]:
+                raise DataError(f"{archive}: member '{outside[0]}' leads out of the folder; nothing was unpacked")
             for member, target in targets.items():
                 if member.is_dir() or "__MACOSX" in member.filename:
                     continue

@@ -234,11 +234,8 @@ def _parts(collected: Collected, aggregate: CategoryAggregate) -> list[_ResultPa
     names, everyone = collected.summary.categories, np.ones(len(collected.weights), bool)
     if len(names) < 2:
         return [_ResultPart("", [everyone])]
-    category = collected.numbers["category"]
-    members: list[np.ndarray] = []
-    for number in range(len(names)):
-        members.append(np.zeros_like(everyone))
-        members[-1][collected.item_of_sample[category == number]] = True
+    category, items = collected.numbers["category"], np.arange(len(everyone))
+    members = [np.isin(items, collected.item_of_sample[category == number]) for number in range(len(names))]
     of_all = members if aggregate == "categories" else [everyone]
     return [
         *(_ResultPart(name, [member]) for name, member in zip(names, members, strict=True)),

@@ -288,6 +288,7 @@ class TextAlone:
         self._ties: Ties = ties
         self._true, self._false = Counter[str](), Counter[str]()
         self._of_image: dict[str, list[MatchEntry]] = {}
+        self._last: tuple[str, Counter[str], Counter[str]] | None = None
         for entry in entries:
             self._of_image.setdefault(entry.image_name, []).append(entry)
             self._true.update(_marks(entry.captions))
@@ -305,10 +306,7 @@ class TextAlone:
 
     def _plausible(self, entry: MatchEntry) -> np.ndarray:
         """Return ``[texts]`` the mean log ratio of a text's marks in true to false captions of other images."""
-        true, false = Counter[str](), Counter[str]()
-        for other in self._of_image[entry.image_name]:
-            true.update(_marks(other.captions))
-            false.update(_marks(other.negatives))
+        true, false = self._marks_of(entry.image_name)
 
         def rate(mark: str) -> float:
             # Add-one smoothing: a mark that occurs only here has log ratio 0.
@@ -317,6 +315,16 @@ class TextAlone:
         rates = [[rate(mark) for mark in _marks([text])] for text in entry.texts]
         # Exact sums: the same words in another order tie.
         return np.array([math.fsum(rate) / len(rate) for rate in rates])
+
+    def _marks_of(self, image: str) -> tuple[Counter[str], Counter[str]]:
+        """Return the counts of each mark in the true and in the false captions of an image."""
+        if self._last is None or self._last[0] != image:
+            true, false = Counter[str](), Counter[str]()
+            for entry in self._of_image[image]:
+                true.update(_marks(entry.captions))
+                false.update(_marks(entry.negatives))
+            self._last = image, true, false
+        return self._last[1:]
 
 
 def _marks(texts: Sequence[str]) -> Iterator[str]:
