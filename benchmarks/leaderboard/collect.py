@@ -41,7 +41,10 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[Omitte
     for place in runs_below(folder, pass_over):
         path = place / RECORD_FILE
         try:
-            run = BoardRun(_key(place, folder), place, _read(path, folder))
+            if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+                raise DataError("links to a file outside of the folder of runs")
+            run = BoardRun(_key(place, folder), place, read_record(path))
+            require_files(place, run.record)
             by_identity.setdefault(run.record.identity, []).append(run)
         except DataError as error:
             reason = error.in_one_line.removeprefix(f"{path}: ").removeprefix(f"{place}/")
@@ -55,19 +58,6 @@ def collect(folder: Path, index: TaskIndex) -> tuple[list[BoardRun], list[Omitte
 def _key(path: Path, root: Path) -> str:
     # A line break in a folder's name would break tables.
     return " ".join(printable(path.relative_to(root).as_posix()).split())
-
-
-def _read(path: Path, root: Path) -> Record:
-    """Return the record of a run.
-
-    Raises:
-        DataError: The record cannot be read, or is of a run that the leaderboard may not show.
-    """
-    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-        raise DataError(f"{path}: links to a file outside of the folder of runs")
-    record = read_record(path)
-    require_files(path.parent, record)
-    return record
 
 
 def _one_of_copies(runs: Sequence[BoardRun], left_out: list[OmittedRun]) -> BoardRun:

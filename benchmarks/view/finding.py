@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from ...errors import BenchError
@@ -18,6 +17,7 @@ from ..comparing.finished_runs import settings_text
 from ..inputs.task_images import Picture, TaskImages, picture_of
 from ..leaderboard.board import BoardRun
 from ..leaderboard.html.run import stored_picture
+from ..records.files import RECORD_FILE
 from ..records.reading import find_records, read_record
 from ..records.record import Record
 from ..tables.pages.rendering import page_name
@@ -52,8 +52,6 @@ class Runs:
 
     places: Sequence[Path]
     _by_key: dict[str, ShownRun] = field(default_factory=dict)
-    _samples: OrderedDict[Path, tuple[Record, RunSamples]] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def all(self) -> tuple[list[ShownRun], list[tuple[str, str]]]:
         """Return the current runs, newest first within each task, and (folder, error) of unreadable ones."""
@@ -62,12 +60,12 @@ class Runs:
         runs: dict[str, ShownRun] = {}
         taken: set[str] = set()
         for file in files:
-            state = file.stat()
+            state = _state(file)
             try:
                 # In URLs a run is called by the last three folders of its path.
                 folder = file.parent.resolve()
                 key = page_name("/".join(folder.parts[-3:]), taken, str(folder))
-                runs[key] = ShownRun(key, file.parent, _record(file, state.st_mtime_ns, state.st_size))
+                runs[key] = ShownRun(key, file.parent, _record(file, *state))
             except BenchError as error:
                 faults.append((str(file.parent), error.in_one_line.removeprefix(f"{file}: ")))
         self._by_key = runs
@@ -86,14 +84,12 @@ class Runs:
         Raises:
             DataError: The run has no samples, or the file was changed.
         """
-        with self._lock:
-            known = self._samples.pop(run.folder, None)
-            if known is None or known[0] is not run.record:
-                known = run.record, RunSamples(run.folder, run.record)
-            self._samples[run.folder] = known
-            while len(self._samples) > _SAMPLES_KEPT:
-                self._samples.popitem(last=False)
-            return known[1]
+        return _samples(run.folder, *_state(run.folder / RECORD_FILE))
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """Return what changes with a file: its time in nanoseconds, and its size."""
+    return file.stat().st_mtime_ns, file.stat().st_size
 
 
 @cache
@@ -101,6 +97,11 @@ def _record(file: Path, _changed: int, _size: int) -> Record:
     record = read_record(file)
     record.protocol  # noqa: B018 - raises if unknown
     return record
+
+
+@lru_cache(_SAMPLES_KEPT)
+def _samples(folder: Path, changed: int, size: int) -> RunSamples:
+    return RunSamples(folder, _record(folder / RECORD_FILE, changed, size))
 
 
 NOTHING = Picture(

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BenchError, MetricError
@@ -53,78 +54,71 @@ def can_explain(record: Record, metric: str) -> bool:
     return record.registered_name(metric) in _EXPLAINERS
 
 
-class Explainer:
-    """Explains scores by the metrics' own matching, which must reproduce the recorded score. Thread-safe."""
+def explain(record: Record, metric: str, row: Mapping[str, Any]) -> SampleExplanation:
+    """Return the matches of a metric in a sample, by its own matching, which must give the recorded score. Thread-safe.
 
-    def __init__(self) -> None:
-        self._metrics: dict[tuple[str, str], Capture] = {}
-        self._lock = threading.Lock()
+    Args:
+        record: The run's record.
+        metric: Name of CAPTURE or METEOR in the run.
+        row: The sample.
 
-    def explain(self, record: Record, metric: str, row: Mapping[str, Any]) -> SampleExplanation:
-        """Return the matches of a metric in a sample.
-
-        Args:
-            record: The run's record.
-            metric: Name of CAPTURE or METEOR in the run.
-            row: The sample.
-
-        Raises:
-            BenchError: The sample has no single caption with references, a requirement is missing on this machine, or
-                the recomputed score differs.
-        """
-        candidate, references, score = row.get("candidate"), row.get("references"), row.get(metric)
-        if not isinstance(candidate, str) or not references:
-            raise MetricError("cannot explain: the sample has no caption with references")
-        if score is None or not math.isfinite(score):
-            raise MetricError("cannot explain: the sample has no score of this metric")
-        explain = _EXPLAINERS[record.registered_name(metric)]
-        with self._lock:
-            explanation, value = explain(self, record, metric, candidate, references)
-        if abs(value - score) > _SAME:
-            raise MetricError(
-                f"cannot explain: the recomputed score is {value:.4f}, but the recorded score is {score:.4f}",
-                "Models, word lists or versions differ. Run the task again on this machine.",
-            )
-        return explanation
-
-    def capture(self, record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
-        """Return the matches of CAPTURE, and its score."""
-        from ...metrics import Context
-        from ..store.store import Store, parse_store
-
-        with Store(parse_store(None).file) as store:
-            scorer = self._capture(record, metric)
-            matches = scorer.explain(candidate, references, Context(cache=store))
-        parts = [reference_matches(candidate, *pair) for pair in zip(references, matches, strict=True)]
-        method = f"the mean over references of {_what_capture_is(scorer)}"
-        hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
-        return SampleExplanation(hows, method, parts), sum(match.value for match in matches) / len(matches)
-
-    def meteor(self, record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
-        """Return the alignments of METEOR, and its score."""
-        from ...metrics.meteor.metric import explain
-
-        alignments = explain(candidate, references)
-        explanation = SampleExplanation(METEOR_HOWS, "the maximum over references", list(map(_of_meteor, alignments)))
-        return explanation, max(alignment.value for alignment in alignments)
-
-    def _capture(self, record: Record, metric: str) -> Capture:
-        from ...metrics.capture.metric import Capture
-        from ..running.planned_metrics import plan_metric
-
-        key = record.fingerprint, metric
-        if key not in self._metrics:
-            planned = plan_metric(_entry(record, metric), frozenset({"references"}))
-            if planned.error:
-                message, _, hint = planned.error.partition("\n")
-                raise MetricError(message, hint)
-            if not isinstance(planned.metric, Capture):
-                raise MetricError(f"metric '{metric}' is not capbench's CAPTURE")
-            self._metrics[key] = planned.metric
-        return self._metrics[key]
+    Raises:
+        BenchError: The sample has no single caption with references, a requirement is missing on this machine, or the
+            recomputed score differs.
+    """
+    candidate, references, score = row.get("candidate"), row.get("references"), row.get(metric)
+    if not isinstance(candidate, str) or not references:
+        raise MetricError("cannot explain: the sample has no caption with references")
+    if score is None or not math.isfinite(score):
+        raise MetricError("cannot explain: the sample has no score of this metric")
+    with _LOCK:
+        explanation, value = _EXPLAINERS[record.registered_name(metric)](record, metric, candidate, references)
+    if abs(value - score) > _SAME:
+        raise MetricError(
+            f"cannot explain: the recomputed score is {value:.4f}, but the recorded score is {score:.4f}",
+            "Models, word lists or versions differ. Run the task again on this machine.",
+        )
+    return explanation
 
 
-_EXPLAINERS = {"capture": Explainer.capture, "meteor": Explainer.meteor}
+def _capture_matches(record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
+    from ...metrics import Context
+    from ..store.store import Store, parse_store
+
+    with Store(parse_store(None).file) as store:
+        scorer = _capture(_entry(record, metric).model_dump_json(exclude_defaults=True))
+        matches = scorer.explain(candidate, references, Context(cache=store))
+    parts = [reference_matches(candidate, *pair) for pair in zip(references, matches, strict=True)]
+    method = f"the mean over references of {_what_capture_is(scorer)}"
+    hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
+    return SampleExplanation(hows, method, parts), sum(match.value for match in matches) / len(matches)
+
+
+def _meteor_matches(record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
+    from ...metrics.meteor.metric import explain
+
+    alignments = explain(candidate, references)
+    explanation = SampleExplanation(METEOR_HOWS, "the maximum over references", list(map(_of_meteor, alignments)))
+    return explanation, max(alignment.value for alignment in alignments)
+
+
+_EXPLAINERS = {"capture": _capture_matches, "meteor": _meteor_matches}
+_LOCK = threading.Lock()
+
+
+@cache
+def _capture(entry: str) -> Capture:
+    """Return CAPTURE with the settings of a metric, as JSON."""
+    from ...metrics.capture.metric import Capture
+    from ..running.planned_metrics import plan_metric
+
+    planned = plan_metric(MetricEntry.model_validate_json(entry), frozenset({"references"}))
+    if planned.error:
+        message, _, hint = planned.error.partition("\n")
+        raise MetricError(message, hint)
+    if not isinstance(planned.metric, Capture):
+        raise MetricError("the metric is not capbench's CAPTURE")
+    return planned.metric
 
 
 def _entry(record: Record, metric: str) -> MetricEntry:

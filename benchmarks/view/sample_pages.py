@@ -13,7 +13,7 @@ from ..tables.pages.charts import Scatter, scatter
 from ..tables.pages.rendering import number
 from ..tables.text import texts_of
 from .finding import Picture, ShownRun
-from .matches import can_explain
+from .matches import can_explain, explain
 from .samples import RunSamples, most_apart
 from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address
 
@@ -133,16 +133,16 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
         shown=shown,
         **_place_in_list(site, run, samples, state, sample),
         explained_any=bool(explainable),
-        matches=[_matches(site, run, samples, name, row) for name in explained],
+        matches=[_matches(run, samples, name, row) for name in explained],
         matches_of=metric,
     )
 
 
-def _matches(site: Site, run: ShownRun, samples: RunSamples, metric: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _matches(run: ShownRun, samples: RunSamples, metric: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return template values of the matches of a metric, or of the reason why there are none."""
     shown = {"label": label(run, metric), "anchor": _anchor(samples, metric), "explained": None, "fault": ""}
     try:
-        return shown | {"explained": site.explainer.explain(run.record, metric, row)}
+        return shown | {"explained": explain(run.record, metric, row)}
     except BenchError as error:
         return shown | {"fault": error.in_one_line}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from ..suites.read import list_suites
 from ..tables.pages.rendering import templates
 from ..tables.pages.run_rows import failure_rows, result_row
 from .finding import Pictures, Runs, ShownRun, comparable
-from .matches import Explainer
 
 MOST_VALUES = 4
 """Maximum number of values per run in the list of runs."""
@@ -40,7 +39,6 @@ class Site:
     runs: Runs
     pictures: Pictures
     policy: str = ""
-    explainer: Explainer = field(default_factory=Explainer)
 
     @property
     def static(self) -> bool:

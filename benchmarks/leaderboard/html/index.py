@@ -42,7 +42,12 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
         ],
         filters={table.task: table.alias for table in board.tables},
         lazy=len(board.tables) > _MOST_AT_ONCE,
-        tables=[_shown(table, pages, task_pages) for table in board.tables],
+        tables=[
+            shown_table(table.top(), pages, task_pages[table.anchor], len(table.rows))
+            if table.anchor in task_pages
+            else shown_table(table, pages)
+            for table in board.tables
+        ],
         to=lambda key: address(pages.get(key, "")),
         ranks=list(map(shown_ranks, board.ranks)),
     )
@@ -55,12 +60,6 @@ def overview_page(matrices: Sequence[Mapping[str, Any]]) -> bytes:
         matrices: The matrices, from :func:`overviews`.
     """
     return rendered("overview_page.html", up="./", overviews=matrices)
-
-
-def _shown(table: TaskTable, pages: Mapping[str, str], task_pages: Mapping[str, str]) -> dict[str, Any]:
-    if table.anchor not in task_pages:
-        return shown_table(table, pages)
-    return shown_table(table.top(), pages, task_pages[table.anchor], len(table.rows))
 
 
 def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, str]) -> bytes:

@@ -22,7 +22,7 @@ from capbench.benchmarks.tables.pages.charts import scatter
 from capbench.benchmarks.view.compare_pages import word_differences
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
 from capbench.benchmarks.view.finding import Pictures, Runs
-from capbench.benchmarks.view.matches import Explainer
+from capbench.benchmarks.view.matches import explain
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
 from capbench.errors import MetricError, UsageError
@@ -146,15 +146,15 @@ def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Pat
 
 def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewed) -> None:
     row = RunSamples(viewed.first.folder, viewed.first.record).rows([2])[0]
-    explained = Explainer().explain(viewed.first.record, "meteor", row)
+    explained = explain(viewed.first.record, "meteor", row)
     assert max(reference.value for reference in explained.of_references) == pytest.approx(row["meteor"], abs=1e-9)
     for metric in ("meteor", "capture"):
         with pytest.raises(MetricError, match=r"recomputed score is 0\.\d+, but the recorded score is 0\.\d+"):
-            Explainer().explain(viewed.first.record, metric, {**row, metric: row[metric] - 0.001})
+            explain(viewed.first.record, metric, {**row, metric: row[metric] - 0.001})
         with pytest.raises(MetricError, match="no score of this metric"):
-            Explainer().explain(viewed.first.record, metric, {**row, metric: None})
+            explain(viewed.first.record, metric, {**row, metric: None})
         with pytest.raises(MetricError, match="no caption with references"):
-            Explainer().explain(viewed.first.record, metric, {metric: 0.5})
+            explain(viewed.first.record, metric, {metric: 0.5})
 
 
 def test_number_of_capture_that_a_run_recorded_is_the_one_that_is_explained(viewed: Viewed) -> None:
@@ -166,7 +166,7 @@ def test_number_of_capture_that_a_run_recorded_is_the_one_that_is_explained(view
     options = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": viewed.folder / "of"}
     run = capbench.evaluate("captions", "captioned", model_args=captions, metrics=names, **options)["captioned"]
     (row,) = run.samples.slice(7, 1).to_pylist()
-    recall, precision = (Explainer().explain(run.record, name, row) for name in names)
+    recall, precision = (explain(run.record, name, row) for name in names)
     assert recall.method.endswith("the recall of objects, attributes and relations, weighted 5 : 5 : 2")
     assert precision.method.endswith("the precision of objects")
     assert np.mean([reference.value for reference in recall.of_references]) == pytest.approx(row[names[0]], abs=1e-9)
