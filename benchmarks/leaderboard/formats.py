@@ -315,7 +315,7 @@ def json_file(board: Board, files: Sequence[str] = ()) -> bytes:
         "left_out": board.left_out,
         "files": sorted(files),
     }
-    return (json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False, default=_fields) + "\n").encode()
+    return (json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False, default=vars) + "\n").encode()
 
 
 def _run_fields(run: BoardRun) -> dict[str, Any]:
@@ -324,17 +324,11 @@ def _run_fields(run: BoardRun) -> dict[str, Any]:
     return {**known, "date": record.date, "marks": run.marks}
 
 
-def _fields(entry: Any) -> dict[str, Any]:
-    """Return the fields of a part of the board; without tests, cells have no ``rank_range``."""
-    return {name: value for name, value in vars(entry).items() if name != "rank_range" or value is not None}
-
-
 def csv_file(board: Board) -> dict[str, bytes]:
     """Return ``leaderboard.csv``: one row per value, unscaled (a tau of 0.439).
 
-    If captioners were compared by tests, the column ``ranks`` has the range of ranks that the tests do not exclude.
+    The column ``ranks`` has the range of ranks that the tests do not exclude, where captioners were compared by tests.
     """
-    tested = any(cell and cell.rank_range for table in board.tables for row in table.rows for cell in row.cells)
     rows = [
         {
             **(vars(cell.published) if cell.published else {}),
@@ -350,5 +344,4 @@ def csv_file(board: Board) -> dict[str, bytes]:
         for column, cell in zip(table.columns, row.cells, strict=True)
         if cell is not None
     ]  # fmt: skip
-    columns = [column for column in _CSV_COLUMNS if tested or column != "ranks"]
-    return {"leaderboard.csv": (csv_text(rows, columns) + "\n").encode()}
+    return {"leaderboard.csv": (csv_text(rows, _CSV_COLUMNS) + "\n").encode()}

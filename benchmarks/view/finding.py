@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -124,8 +123,9 @@ class Pictures:
 
     locations: DataLocations
     include_path: Sequence[str | Path] = ()
-    _tasks: dict[str, TaskImages | None] = field(default_factory=dict)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self._of_task = cache(self._read_task)
 
     @cached_property
     def index(self) -> TaskIndex:
@@ -153,16 +153,12 @@ class Pictures:
             content = stored_picture(run, sample)
         return picture_of(content) or NOTHING
 
-    def _of_task(self, task: str) -> TaskImages | None:
+    def _read_task(self, task: str) -> TaskImages | None:
         """Return the images of a task; None if the task is not installed or its data is missing."""
-        with self._lock:
-            if task not in self._tasks:
-                entry = self.index.entries.get(task)
-                self._tasks[task] = None
-                with suppress(BenchError, OSError):
-                    if entry:
-                        self._tasks[task] = TaskImages(load_task(entry.path)[0], entry.path, self.locations)
-            return self._tasks[task]
+        entry = self.index.entries.get(task)
+        with suppress(BenchError, OSError):
+            return TaskImages(load_task(entry.path)[0], entry.path, self.locations) if entry else None
+        return None
 
 
 def comparable(run: ShownRun, runs: Sequence[ShownRun]) -> list[ShownRun]:

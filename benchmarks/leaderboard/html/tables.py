@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...tables.pages.charts import Scale, interval_bar, rank_lines
+from ...tables.pages.charts import Scale, interval_bar
 from ...tables.pages.rendering import number
 from ..board import BoardRow, Cell, RankTable, TaskTable
 from .rendering import address
@@ -100,8 +100,6 @@ def _cell(cell: Cell | None, bars: Scale | None, notes: dict[str, int], printed_
 
 SHADES = 5
 """Number of shades; the strongest is for the best ranks."""
-MAX_LINES = 16
-"""Maximum number of names for a line chart of ranks; above it, lines are indistinguishable."""
 
 
 def shade_of(rank: int, last: int) -> int:
@@ -125,7 +123,6 @@ def shown_ranks(table: RankTable) -> dict[str, Any]:
             (name, [None if rank is None else (rank, shade_of(rank, last)) for rank in ranks])
             for name, ranks in table.ranks.items()
         ],
-        "lines": rank_lines(table.ranks, tasks, last) if 2 <= len(table.ranks) <= MAX_LINES else None,
         "tau": [(task, [_tau(table, row, column) for column in range(len(tasks))]) for row, task in enumerate(tasks)],
     }
 

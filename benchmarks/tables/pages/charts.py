@@ -1,4 +1,4 @@
-"""Charts of pages, as SVG: histograms and bubbles of scores, scatters, bars of intervals, lines through ranks."""
+"""Charts of pages, as SVG: histograms and bubbles of scores, scatters, bars of intervals."""
 
 from __future__ import annotations
 
@@ -176,42 +176,6 @@ def interval_bar(
         "tick": None if printed is None else at(printed),
         "dot": None if value is None else at(value),
     }
-
-
-_TASKS_APART, _RANKS_APART, _HEAD, _LETTER = 156, 28, 30, 7.5
-"""Distances of lines through ranks: between tasks, between ranks, room for the tasks' names, and for a letter."""
-_LETTERS = 20
-
-
-def rank_lines(ranks: Mapping[str, Sequence[int | None]], tasks: Sequence[str], last: int) -> dict[str, Any]:
-    """Return a chart with a line a name through its ranks, task by task.
-
-    Args:
-        ranks: By name, the rank in each task; None where it has none.
-        tasks: Names of the tasks.
-        last: The last rank.
-    """
-    side = round(_LETTER * max(len(_cut(name)) for name in ranks)) + 32
-    lines = []
-    for name, of_tasks in sorted(ranks.items()):
-        points = [
-            (side + _TASKS_APART * place, _HEAD + _RANKS_APART * (rank - 1) + _RANKS_APART // 2, rank)
-            for place, rank in enumerate(of_tasks)
-            if rank is not None
-        ]
-        if points:
-            path = "M" + "L".join(f"{x} {y}" for x, y, _ in points)
-            lines.append({"name": _cut(name), "path": path, "points": points})
-    return {
-        "width": 2 * side + _TASKS_APART * (len(tasks) - 1),
-        "height": _HEAD + _RANKS_APART * last,
-        "heads": [(side + _TASKS_APART * place, _cut(task)) for place, task in enumerate(tasks)],
-        "lines": lines,
-    }
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
 
 
 SCATTER_WIDTH, SCATTER_HEIGHT = 600, 440
