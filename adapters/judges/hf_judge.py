@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,14 +28,15 @@ class HfJudge(PretrainedModel, Judge):
     """Judgements by a model of transformers, with the exact probabilities of tokens.
 
     The configuration decides between models with images (``AutoModelForImageTextToText``) and without
-    (``AutoModelForCausalLM``). Prompts go through the model's chat template if it has one. Decoding is
-    greedy unless a request says otherwise; tokens are drawn by each request's own random numbers, so that
-    other requests of a batch change nothing.
+    (``AutoModelForCausalLM``). Decoding is greedy unless a request says otherwise; tokens are drawn by each request's
+    own random numbers, so that other requests of a batch change nothing.
 
     Args:
         pretrained: A folder, or a name on the hub.
         revision: Branch, tag or commit on the hub.
         system: Goes before every request.
+        chat_template: ``model``: prompts go through the checkpoint's chat template, if it has one; ``none``: they go to
+            the model as they are; or a file with a Jinja template.
         dtype: ``auto`` (as stored, on any device), ``fp32``, ``fp16``, ``bf16``, or torch's names of these.
         device: Where it runs (``cuda:1``); by default the GPU if there is one.
         batch_size: Requests at once to start with; halved when the device runs out of memory.
@@ -48,6 +50,7 @@ class HfJudge(PretrainedModel, Judge):
     pretrained: str
     revision: str | None = None
     system: str | None = None
+    chat_template: str = "model"
     dtype: str = "auto"
     device: str | None = None
     batch_size: int = 8
@@ -58,6 +61,9 @@ class HfJudge(PretrainedModel, Judge):
         require_known(DTYPES, dtype=self.dtype)
         require_counts(AdapterError, batch_size=self.batch_size)
         self.name = self.name or self.pretrained
+        self._template = None
+        if self.chat_template not in ("model", "none"):
+            self._template = _read_template(Path(self.chat_template).expanduser())
         self._fits = BatchSize(self.batch_size)
         self._identity = checkpoint_identity(self.pretrained, self.revision)
         self._loaded: _Loaded | None = None
@@ -68,6 +74,7 @@ class HfJudge(PretrainedModel, Judge):
             "adapter": "hf_judge",
             **self._identity,
             "system": self.system,
+            **({} if self.chat_template == "model" else {"chat_template": self._template}),
             "dtype": self.dtype,
             "transformers": version("transformers"),
         }
@@ -167,6 +174,8 @@ class HfJudge(PretrainedModel, Judge):
         model = source.load_whole(kind, dtype, trust_remote_code=self.trust_remote_code)
         processor = source.part("AutoProcessor" if sees else "AutoTokenizer", "processor", **trusted)
         tokenizer = processor.tokenizer if sees else processor
+        if self.chat_template != "model":
+            processor.chat_template = self._template
         tokenizer.padding_side = "left"
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -188,8 +197,8 @@ class _Loaded:
         if self.processor.chat_template is None:
             if self.sees:
                 raise AdapterError(
-                    "the judge's checkpoint has no chat template, which says where an image goes",
-                    "Name a checkpoint that was tuned to follow instructions.",
+                    "the judge has no chat template, which says where an image goes",
+                    "Name a checkpoint that was tuned to follow instructions, or a file with 'chat_template'.",
                 )
             return self.tokenizer([_text(conversation) for conversation in conversations], **options)
         template = {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
@@ -215,6 +224,15 @@ class _Recorded:
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         self.steps.append(scores.float().softmax(dim=-1)[:, self._ids].cpu())
         return scores
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AdapterError(
+            f"chat_template={path}: cannot be read: {error}", "Set model, none, or a file with a Jinja template."
+        ) from error
 
 
 def _require_known(decoding: Mapping[str, float]) -> None:

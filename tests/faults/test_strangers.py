@@ -467,6 +467,7 @@ OF_MODELS: dict[str, Mapping[str, Any]] = {
     "read: captions": {"adapter": "captions", "path": "{elsewhere}/rows.jsonl"},
     "read: captions above": {"adapter": "captions", "path": "../elsewhere/rows.jsonl"},
     "read: captions by a link": {"adapter": "captions", "path": "./link.jsonl"},
+    "read: chat template": {"adapter": "hf_judge", "pretrained": "./llava", "chat_template": "{elsewhere}/rows.jsonl"},
     "read: answers": {"adapter": "responses", "path": "{elsewhere}/rows.jsonl"},
     "read: scores of pairs": {"adapter": "pair_scores", "path": "./link.jsonl"},
     "read: parts of a checkpoint by links": {"adapter": "hf", "pretrained": "./links"},

@@ -66,6 +66,14 @@ def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_
     [chatted] = answers(HfJudge(str(tmp_path), system="Be fair."), JudgeRequest("Rate it:", max_tokens=8))
     [plain] = answers(HfJudge(str(llama)), JudgeRequest("<system>Be fair.<user>Rate it:<bot>", max_tokens=8))
     assert chatted == plain
+    # A template of a file in place of the checkpoint's, or none.
+    (file := tmp_path / "other.jinja").write_text(template.replace("<bot>", "-"))
+    [other] = answers(HfJudge(str(tmp_path), chat_template=str(file)), JudgeRequest("Rate it:", max_tokens=8))
+    assert [other] == answers(HfJudge(str(llama)), JudgeRequest("<user>Rate it:-", max_tokens=8))
+    [bare] = answers(HfJudge(str(tmp_path), system="Be fair.", chat_template="none"), JudgeRequest("Rate it:"))
+    assert [bare] == answers(HfJudge(str(llama)), JudgeRequest("Be fair.\n\nRate it:"))
+    prints = [HfJudge(str(tmp_path), chat_template=form).fingerprint() for form in ("model", "none", str(file))]
+    assert "chat_template" not in prints[0] and prints[1]["chat_template"] is None and prints[2] != prints[1]
 
 
 def test_requests_of_several_kinds_are_answered_each_in_its_place(llama: Path, capfd: pytest.CaptureFixture[str]):
@@ -133,7 +141,11 @@ def test_request_that_fits_by_no_means_fails_alone(llama: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"dtype": "fp8"}, "dtype=fp8 is not known"), ({"batch_size": 0}, "'batch_size' must be a whole number above 0")],
+    [
+        ({"dtype": "fp8"}, "dtype=fp8 is not known"),
+        ({"batch_size": 0}, "'batch_size' must be a whole number above 0"),
+        ({"chat_template": "no.jinja"}, "chat_template=no.jinja: cannot be read: .*No such file"),
+    ],
 )
 def test_settings_that_make_no_sense_are_told_before_anything_is_loaded(llama, settings, message):
     with pytest.raises(AdapterError, match=message):

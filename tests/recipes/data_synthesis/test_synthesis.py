@@ -23,6 +23,7 @@ from capbench.cli.status import state_of
 from capbench.recipes.data_synthesis.contract import PipelineRow, StageFacts
 from capbench.recipes.data_synthesis.schema import load_pipeline
 from capbench.recipes.data_synthesis.synthesis import SynthesisCall, make
+from capbench.recipes.self_training.schema import load_loop
 
 ROWS = 5
 
@@ -346,3 +347,15 @@ def test_texts_are_judged_side_by_side_on_the_same_rows(pipeline: Callable[..., 
     assert f"![0]({file.parent}/a%20%28b%29.png)" in shown
     assert "- `one`: 6 rows left out (bad 0, bad 1, bad 2, bad 3, bad 4, …): 6 × is bad" in shown
     assert "\n\n\n" not in shown
+
+
+def test_detailcaps_asks_its_models_as_the_released_code_does():
+    # detail_caption_construction/: generate_stage1_overall_caption.py and the configuration of the last stage.
+    for loaded in (load_pipeline("detailcaps_synthesis"), load_loop("detailcaps_loop").pipeline("turn-1")):
+        models = loaded.pipeline.models
+        assert models["judge"].arguments == {"pretrained": "meta-llama/Llama-2-7b-chat-hf", "chat_template": "none"}
+        assert models["captioner"].arguments["system"] == (
+            "A chat between a curious human and an artificial intelligence assistant. The assistant gives helpful, "
+            "detailed, and polite answers to the human's questions."
+        )
+    assert models["captioner"].name == "turn-1"
