@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from ...errors import AdapterError, BenchError, MetricError
-from ...metrics import Cache, Context, CorpusMetric, Items, Metric, NoCache, Scores, State, add_sums
+from ...metrics import Cache, Context, Items, Metric, NoCache, Scores, State, add_sums
 from ...metrics.contract import BUILT_IN, COLUMN_OF
 from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
@@ -211,10 +211,8 @@ def score_metric(metric: Metric, items: Items, context: Context, states: States 
     remarks: dict[int, str] = {}
     for corpus, which in corpora(items):
         own = items if which is None else items.subset(which)
-        if states is not None and isinstance(metric, CorpusMetric):
-            scores = _checked(metric.score(own, context, states[corpus]), len(own))
-        else:
-            scores = _checked(metric.score(own, context), len(own))
+        state = [states[corpus]] if states is not None else []
+        scores = _checked(metric.score(own, context, *state), len(own))
         if which is None:
             return scores
         values[which] = scores.values

@@ -133,18 +133,9 @@ class LocalExecutor(Executor):
 
     Attributes:
         processes: Their number; None is as many as cores and memory allow, and for those with a model one per GPU.
-        gpus: The GPUs of workers with a model, as ``CUDA_VISIBLE_DEVICES`` names them; None is all of this machine.
     """
 
     processes: int | None = None
-    gpus: Sequence[str] | None = None
-
-    def has_gpus(self) -> bool:
-        """Return whether workers can have a GPU."""
-        return bool(self._gpus())
-
-    def _gpus(self) -> Sequence[str]:
-        return visible_gpus() if self.gpus is None else self.gpus
 
     def map(
         self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
@@ -196,7 +187,7 @@ class LocalExecutor(Executor):
 
     def _environments(self, resources: Resources) -> list[dict[str, str]]:
         """Return the additional environment variables of each worker."""
-        gpus, groups = self._gpus() if resources.gpus else (), list[str]()
+        gpus, groups = visible_gpus() if resources.gpus else [], list[str]()
         # One per core, fewer if memory is too small.
         number = self.processes or max(1, min(cores(), _available_bytes() // _WORKER_BYTES))
         if gpus:

@@ -61,11 +61,12 @@ def test_memory_is_read_in_powers_of_two(tmp_path: Path, text: str, count: int):
     assert read_cluster(tmp_path / "c.yaml").resources()["cpu"].memory == count
 
 
-def test_workers_with_a_model_take_what_the_pool_of_its_role_says():
+def test_workers_with_a_model_take_what_the_pool_of_its_role_says(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     captioner, cpu = Resources(gpus=2, role="captioner"), Resources(cpus=2)
-    executor = LocalExecutor(gpus=(), pools={"captioner": captioner, "cpu": cpu})
+    executor = LocalExecutor(pools={"captioner": captioner, "cpu": cpu})
     assert executor.resources_for("captioner") == captioner
     assert executor.resources_for() == cpu
     with pytest.raises(UsageError, match="of role 'encoder', but the cluster file has no such pool"):
         executor.resources_for("encoder")
-    assert LocalExecutor(gpus=(), pools={"cpu": cpu}).resources_for("encoder") == Resources(role="encoder")
+    assert LocalExecutor(pools={"cpu": cpu}).resources_for("encoder") == Resources(role="encoder")

@@ -118,14 +118,14 @@ def _wait_for(condition) -> None:
 
 @pytest.mark.parametrize(
     ("processes", "gpus", "taken", "expected"),
-    [(4, ("0", "1", "2", "3"), 2, {"0,1", "2,3"}), (None, ("5", "7"), 1, {"5", "7"}), (2, ("0", "1"), 0, {None})],
+    [(4, ("0", "1", "2", "3"), 2, {"0,1", "2,3"}), (None, ("5", "7"), 1, {"5", "7"}), (2, ("0", "1"), 0, {"0,1"})],
 )
 def test_workers_with_a_model_share_out_the_gpus(
-    processes: int | None, gpus: tuple[str, ...], taken: float, expected: set[str | None],
+    processes: int | None, gpus: tuple[str, ...], taken: float, expected: set[str],
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    executor = LocalExecutor(processes=processes, gpus=gpus)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
+    executor = LocalExecutor(processes=processes)
     environments = {result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))}
     assert {devices for _, devices in environments} <= expected
     by_process = dict(environments)
