@@ -103,9 +103,9 @@ runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR
 		"capture[parser=spacy,parser_model=en_core_web_md,encoder=sentence-transformers/all-MiniLM-L6-v2]" \
 		--output_path $(CURDIR)/results/runs
 	$(BIN)/bench run --task coco_caption_5ref --model captions:$(CAPBENCH_DATA)/coco_captioners/m2_transformer.json \
-		--log_samples scores --output_path results/runs
+		--model_args "name=M2 Transformer" --log_samples scores --output_path results/runs
 	$(BIN)/bench run --task coco_caption_5ref --model captions:$(CAPBENCH_DATA)/coco_captioners/blip2_results_xe.json \
-		--log_samples scores --output_path results/runs
+		--model_args "name=BLIP-2" --log_samples scores --output_path results/runs
 	$(BIN)/bench run --task coco_human --model data-captions --log_samples scores --output_path results/runs
 	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --log_samples scores \
 		--task aloha_hat,aloha_nocaps_foil,aloha_hat_detection,aloha_nocaps_foil_detection \

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...adapters.captioners.recorded import RecordedCaptions
 from ...tasks.index import TaskIndex
 from ..protocols.job import Result
 from ..records.record import Record
+from ..suites.inputs import RowInputs, RowModel
 from ..suites.places import RowModels
 from ..suites.plan import wanted_runs
 from ..suites.read import Suite, list_suites
@@ -41,7 +43,8 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
     by_place: dict[tuple[RowModels, str, str], dict[tuple[str, str], Result]] = {}
     keys: dict[int, str] = {}
     reasons: dict[tuple[RowModels, str, str], str] = {}
-    for models, tasks in wanted_runs(suite).items():
+    inputs = RowInputs(models=_recorded_rows(suite, by_task))
+    for models, tasks in wanted_runs(suite, inputs).items():
         for task, metrics in tasks.items():
             for metric in metrics:
                 place = (models, task, metric)
@@ -55,7 +58,7 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
         return None
     rows: dict[str, dict[str, SuiteCell]] = {}
     heads: dict[str, None] = {}
-    for cell in suite_cells(suite, by_place, reasons):
+    for cell in suite_cells(suite, by_place, reasons, inputs):
         heads[cell.head] = None
         known = rows.setdefault(cell.label, {}).get(cell.head)
         # Rows with the same label are merged, for example if a table uses another metric for videos.
@@ -70,9 +73,22 @@ def _table(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> SuiteTabl
     )
 
 
+def _recorded_rows(suite: Suite, by_task: Mapping[str, Sequence[BoardRun]]) -> dict[int, RowModel]:
+    """Return the rows with the name of recorded captions that a run scored."""
+    tasks = {column.task for column in suite.columns if column.metric}
+    runs = [run.record for task in tasks for run in by_task.get(task, ())]
+    names = {record.model_name for record in runs if _is_recorded(record)}
+    rows = enumerate(suite.rows)
+    return {number: RowModel(model=row.printed_model) for number, row in rows if row.printed_model in names}
+
+
+def _is_recorded(record: Record) -> bool:
+    return record.settings.adapter == RecordedCaptions.adapter
+
+
 def _results(record: Record, models: RowModels, metric: str) -> list[Result]:
     """Return the results of a run for a row of a suite; empty if the run used other models."""
-    if record.settings.decoding != models.decoding:
+    if record.settings.decoding != models.decoding and not _is_recorded(record):
         return []
     results = list(record.results.values())
     if metric:

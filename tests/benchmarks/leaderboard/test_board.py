@@ -353,6 +353,18 @@ def test_suite_row_that_decodes_otherwise_takes_no_other_run():
     assert run(num_beams=5).suites == ()
 
 
+def test_suite_row_takes_recorded_captions_that_are_called_as_it():
+    def measured(name: str, adapter: str) -> list[str]:
+        record = make_record("coco_caption_5ref", "generate_until", {"cider": 1.46}, model=name)
+        record["config"]["model"] = adapter
+        tables = [dict(table.rows)["BLIP-2"] for table in board(record).suites if table.suite == "pacspp_table6"]
+        return [cell.measured for cells in tables for cell in cells if cell is not None and cell.measured]
+
+    # The row's own model decodes with five beams, which captions of a file do not say.
+    assert measured("BLIP-2", "captions") == ["146.00"]
+    assert measured("BLIP-2", "hf") == measured("mine", "captions") == []
+
+
 def test_suite_row_takes_runs_of_its_judge_alone():
     def measured(judge: str) -> str:
         values = {"fleur.kendall_c": 0.5, "bleu_4.kendall_c": 0.3}
