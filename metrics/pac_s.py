@@ -8,8 +8,8 @@ from .clip_s import PROMPT, ClipS, RefClipS
 class PacS(ClipS):
     """CLIP-S with a model of the ``pac`` family (PAC-S, PAC-S++) and another ``w``.
 
-    See ``ClipS`` for the formula and the parts. Released calls all have ``w`` 2; the PAC-S++ paper prints
-    2.5 for ViT-B/32 and 3 for ViT-L/14. It moves no rank.
+    See ``ClipS`` for the formula and the parts. All calls of pacscore have ``w`` 2; the PAC-S++ paper prints
+    2.5 for ViT-B/32 and 3 for ViT-L/14, and the code of its authors' survey has 2.5. It moves no rank.
 
     Args:
         w: Factor of the cosine.
@@ -31,8 +31,8 @@ class PacS(ClipS):
 class RefPacS(RefClipS):
     """RefCLIP-S with a model of the ``pac`` family (PAC-S, PAC-S++) and another ``w``.
 
-    See ``RefClipS`` for the formula, the range and the parts. Released calls all have ``w`` 2; the PAC-S++
-    paper prints 2.5 for ViT-B/32 and 3 for ViT-L/14. It moves ranks.
+    See ``RefClipS`` for the formula, the range and the parts. All calls of pacscore have ``w`` 2; the PAC-S++
+    paper prints 2.5 for ViT-B/32 and 3 for ViT-L/14, and the code of its authors' survey has 2.5. It moves ranks.
 
     Args:
         w: Factor of the cosine with the image.
