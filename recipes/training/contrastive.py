@@ -15,7 +15,7 @@ from ...adapters.encoders.open_clip_transform import open_clip_transform
 from ...adapters.images.transforms import ImageTransform
 from ...errors import UsageError
 from .contract import VALIDATION_SEED, Trainer, TrainingCall
-from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow
+from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, no_rows
 from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
 
@@ -143,6 +143,9 @@ class ContrastiveSettings(Strict):
     """λt, the weight of InfoNCE between images and additional captions."""
     negatives: NegativesLoss = "none"
     """How a row's negatives enter the loss."""
+    negatives_of: Literal["row", "caption"] = "row"
+    """Which of them a step uses. ``row``: always the same, as in DCI. ``caption``: one of the caption that it draws, as in
+    NegCLIP; a row then has the same number for each caption, in the order of captions."""
     negatives_weight: Share = 1.0
     """β, the weight of the loss of negatives; ``negclip`` has them in InfoNCE."""
     temperature: Annotated[float, Field(gt=0)] | Literal["model"] = "model"
@@ -232,9 +235,25 @@ class ContrastiveTrainer(Trainer):
             if weight and not any(getattr(row, kind) for row in rows.rows):
                 raise UsageError(f"{key} needs {kind}, but no row has any.", "Add them to the data, or remove the key.")
         chosen, left_out = list(rows.rows), dict(rows.left_out)
+        own = settings.negatives_of == "caption"
+        if own:
+            uneven = {
+                row.id: f"has {len(row.negatives)} negatives, and not as many for each of {len(row.captions)} captions"
+                for row in chosen
+                if row.captions and len(row.negatives) % len(row.captions)
+            }
+            left_out |= uneven
+            chosen = [row for row in chosen if row.id not in uneven]
+            if not chosen:
+                raise no_rows("data: no row can be used with objective.negatives_of: caption", left_out)
         if settings.each_caption:
             chosen = [
-                replace(row, id=f"{row.id}#{number}", captions=(caption,))
+                replace(
+                    row,
+                    id=f"{row.id}#{number}",
+                    captions=(caption,),
+                    negatives=row.negatives_of(number) if own else row.negatives,
+                )
                 for row in chosen
                 for number, caption in enumerate(row.captions)
             ]
@@ -256,7 +275,7 @@ class ContrastiveTrainer(Trainer):
         settings = self._settings
         return BatchSampler(
             settings.captions, settings.pick, settings.negatives != "none", settings.further_images > 0,
-            settings.further_texts > 0, settings.prompt, seed,
+            settings.further_texts > 0, settings.prompt, seed, settings.negatives_of == "caption",
         )  # fmt: skip
 
     def _drawn(self, step: int) -> BatchSample:

@@ -60,6 +60,11 @@ class TrainingRow:
     further_images: tuple[ImageHandle, ...] = ()
     further_captions: tuple[str, ...] = ()
 
+    def negatives_of(self, caption: int) -> tuple[str, ...]:
+        """Return the negatives of a caption by number, where each has the same number of them, in order."""
+        each = len(self.negatives) // len(self.captions)
+        return self.negatives[caption * each : (caption + 1) * each]
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -367,11 +372,13 @@ class BatchSampler:
     Attributes:
         captions: Captions per row.
         pick: ``first``, or ``random`` at each step.
-        negatives: Whether the losses use negatives. The choice among those of a row is fixed, as in DCI.
+        negatives: Whether the losses use negatives.
         further_images: Whether the losses use additional images.
         further_texts: Whether the losses use additional captions.
         prompt: A prefix of each text.
         seed: The random seed.
+        of_caption: Whether each step draws a negative among those of the (first) caption drawn, as NegCLIP does. Else
+            the choice among those of a row is fixed, as in DCI.
     """
 
     captions: int
@@ -381,11 +388,13 @@ class BatchSampler:
     further_texts: bool
     prompt: str
     seed: int
+    of_caption: bool = False
 
     def draw(self, rows: Sequence[TrainingRow], step: int | None) -> BatchSample:
         """Return the samples of rows at a step; None gives fixed samples, as for validation."""
         rng = np.random.default_rng((self.seed, _FIXED) if step is None else (self.seed, _TEXTS, step))
-        texts = [self.prompt + text for row in rows for text in self._captions(row, rng)]
+        picks = [self._picks(row, rng) for row in rows]
+        texts = [self.prompt + row.captions[at] for row, picked in zip(rows, picks, strict=True) for at in picked]
         images = [row.image for row in rows]
         with_negative, with_image, with_text = (
             [number for number, row in enumerate(rows) if wanted and getattr(row, kind)]
@@ -395,18 +404,21 @@ class BatchSampler:
                 ("further_captions", self.further_texts),
             )
         )
-        texts += [self.prompt + self._negative(rows[number]) for number in with_negative]
+        texts += [self.prompt + self._negative(rows[number], picks[number][0], rng) for number in with_negative]
         for number in with_image:
             images.append(_one_of(rows[number].further_images, rng))
         texts += [self.prompt + _one_of(rows[number].further_captions, rng) for number in with_text]
         return BatchSample(rows, images, texts, self.captions, with_negative, with_image, with_text)
 
-    def _captions(self, row: TrainingRow, rng: np.random.Generator) -> list[str]:
+    def _picks(self, row: TrainingRow, rng: np.random.Generator) -> list[int]:
+        """Return the captions of a row by number."""
         if self.pick == "first":
-            return list(row.captions[: self.captions])
-        return [row.captions[at] for at in rng.permutation(len(row.captions))[: self.captions]]
+            return list(range(len(row.captions)))[: self.captions]
+        return rng.permutation(len(row.captions))[: self.captions].tolist()
 
-    def _negative(self, row: TrainingRow) -> str:
+    def _negative(self, row: TrainingRow, caption: int, rng: np.random.Generator) -> str:
+        if self.of_caption:
+            return _one_of(row.negatives_of(caption), rng)
         return _one_of(row.negatives, np.random.default_rng((self.seed, _NEGATIVE, *row.id.encode())))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from tiny_recipes import unit_vectors
 from torch.nn.functional import normalize
 
 from capbench.adapters.aliases import resolve_model
+from capbench.errors import DataError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
 from capbench.recipes.training.execution import dry_run, opened, run_recipe
 from capbench.recipes.training.loop import BEST, LAST, load, read_history
 from capbench.recipes.training.processes import TrainingProcesses
+from capbench.recipes.training.rows import Rows
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import detailed_reference, short_references
 from capbench.tasks.shapes.drawing import draw
@@ -36,10 +39,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in range(6):
         scene = sample_scene(seed)
         draw(scene, 48).save(folder / f"{seed}.png")
-        caption, false = short_references(scene)[0], short_references(sample_scene(seed + 50))[0]
+        false = short_references(sample_scene(seed + 50))[0]
         lines.append(
             {
-                "image": f"{seed}.png", "captions": short_references(scene), "negatives": [f"{false} {caption}"],
+                "image": f"{seed}.png", "captions": short_references(scene),
+                "negatives": [f"{false} {caption}" for caption in short_references(scene)],
                 "further_images": [f"{seed // 2}.png"], "further_captions": [detailed_reference(scene)],
             }
         )  # fmt: skip
@@ -194,6 +198,17 @@ def test_negclip_changes_all_weights_and_open_clip_reads_them(train, encoder, da
     trainer, folder = train("negclip", "open_clip", rows(data)[0], "objective.piece=1", "optimiser.rate=0.001")
     assert "negatives" not in read_history(folder)[0]
     assert len(trainer._drawn(0).with_negative) == 2
+    # Each step draws a caption of a row, and the negative of that caption.
+    pairs = {tuple(trainer._drawing.draw(trainer.rows.rows[:1], step).texts) for step in range(200)}
+    row = trainer.rows.rows[0]
+    assert pairs == set(zip(row.captions, row.negatives, strict=True)) and len(pairs) == 5
+    trainer._settings = trainer._settings.model_copy(update={"each_caption": True})
+    alone = {(row.captions, row.negatives) for row in trainer.usable(Rows([row], {})).rows}
+    assert alone == {((caption,), (negative,)) for caption, negative in pairs}
+    lacking = replace(row, negatives=row.negatives[1:])
+    with pytest.raises(DataError, match="has 4 negatives, and not as many for each of 5 captions"):
+        trainer.usable(Rows([lacking], {}))
+    assert len(trainer.usable(Rows([row, replace(lacking, id="other")], {})).rows) == 5
     read = plain(folder / "weights").state_dict()
     before = plain(encoder).state_dict()
     assert {name for name, value in read.items() if torch.equal(value, before[name])} <= {"attn_mask", "logit_scale"}

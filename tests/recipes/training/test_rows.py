@@ -79,3 +79,17 @@ def test_negatives_do_not_change_and_what_a_row_has_not_is_left_out():
     assert [image.source for image in looks[0].images] == [b"0", b"1", b"2", b"x"]
     plain = drawing().draw(rows, 0)
     assert (len(plain.texts), len(plain.images)) == (3, 3)
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_negatives_of_the_drawn_caption_are_drawn_at_each_step(each: int):
+    false = tuple(f"false {at}.{n}" for at in range(6) for n in range(each))
+    rows = [row(0, negatives=false), row(1), row(2, negatives=false)]
+    sampler = drawing(negatives=True, of_caption=True)
+    pairs = []
+    for step in range(200):
+        texts = sampler.draw(rows, step).texts
+        pairs += [(texts[0], texts[3]), (texts[2], texts[4])]
+    assert all(caption.rpartition(".")[2] == negative[len("false ")] for caption, negative in pairs)
+    assert {negative for _, negative in pairs} == set(false)
+    assert sampler.draw(rows, None) == sampler.draw(rows, None)
