@@ -218,30 +218,26 @@ class _Encoder:
 def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder: _Encoder) -> list[list[float] | None]:
     """Return precision, recall and F1 of each item, each the largest over its references."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
     unique = list(dict.fromkeys(text for candidate, references in texts for text in (candidate, *references)))
-    index = {text: number for number, text in enumerate(unique)}
-    lengths = [len(ids[text]) for text in unique]
-    vectors = encoder.vectors([ids[text] for text in unique])
-    weights = [encoder.weights(ids[text]) for text in unique]
-    empty = [not bool(weight.any()) for weight in weights]
-
+    vectors = dict(zip(unique, encoder.vectors([ids[text] for text in unique]), strict=True))
+    weights = {text: encoder.weights(ids[text]) for text in unique}
+    empty = {text for text in unique if not weights[text].any()}
     pairs = [
-        (item, index[candidate], index[reference])
+        (item, candidate, reference)
         for item, (candidate, references) in enumerate(texts)
-        if not empty[index[candidate]]
+        if candidate not in empty
         for reference in references
     ]
-    widths = [max(lengths[c], lengths[r]) for _, c, r in pairs]
+    widths = [max(len(ids[candidate]), len(ids[reference])) for _, candidate, reference in pairs]
 
     def match(batch: Sequence[int]) -> np.ndarray:
-        chosen = [pairs[number] for number in batch]
-        scores = _match(
-            *([of_text[c] for _, c, _ in chosen] for of_text in (vectors, weights)),
-            *([of_text[r] for _, _, r in chosen] for of_text in (vectors, weights)),
-        )
+        _, candidates, references = zip(*(pairs[number] for number in batch), strict=True)
+        sides = ((part, side) for side in (candidates, references) for part in (vectors, weights))
+        scores = _match(*(pad_sequence([part[text] for text in side], batch_first=True) for part, side in sides))
         # A reference without tokens scores 0, as released.
-        scores[torch.tensor([empty[r] for _, _, r in chosen], device=scores.device)] = 0.0
+        scores[torch.tensor([reference in empty for reference in references], device=scores.device)] = 0.0
         return scores.double().cpu().numpy()
 
     best = np.full((len(texts), 3), -np.inf)
@@ -253,33 +249,23 @@ def _score_piece(texts: Sequence[_Texts], ids: Mapping[str, list[int]], encoder:
 
 
 def _match(
-    candidates: list[torch.Tensor],
-    candidate_weights: list[torch.Tensor],
-    references: list[torch.Tensor],
-    reference_weights: list[torch.Tensor],
+    candidates: torch.Tensor, candidate_weights: torch.Tensor, references: torch.Tensor, reference_weights: torch.Tensor
 ) -> torch.Tensor:
     """Return precision, recall and F1 ``[b, 3]`` of pairs (Zhang et al. 2020, section 3).
 
     Args:
-        candidates: Unit vectors ``[l, d]`` of each candidate's tokens.
-        candidate_weights: ``[l]`` weight of each candidate token.
-        references: The vectors of each reference.
-        reference_weights: The weights of each reference.
+        candidates: ``[b, n, d]`` unit vectors of the candidates' tokens, and zeros behind them.
+        candidate_weights: ``[b, n]`` weights of these.
+        references: ``[b, m, d]`` the same of the references.
+        reference_weights: ``[b, m]`` weights of these.
     """
     import torch
-    from torch.nn.utils.rnn import pad_sequence
 
-    similarity = torch.bmm(
-        pad_sequence(candidates, batch_first=True), pad_sequence(references, batch_first=True).transpose(1, 2)
-    )
-    in_candidate = pad_sequence([torch.ones_like(weights) for weights in candidate_weights], batch_first=True) > 0
-    in_reference = pad_sequence([torch.ones_like(weights) for weights in reference_weights], batch_first=True) > 0
+    there = candidates.any(dim=2)[:, :, None] & references.any(dim=2)[:, None, :]
     # Released code puts 0 here; that is never the largest but where all cosines of a token are negative.
-    similarity = similarity.masked_fill(~(in_candidate[:, :, None] & in_reference[:, None, :]), -1.0)
-    of_candidate = pad_sequence(candidate_weights, batch_first=True)
-    of_reference = pad_sequence(reference_weights, batch_first=True)
-    precision = (similarity.amax(dim=2) * of_candidate).sum(dim=1) / of_candidate.sum(dim=1)
-    recall = (similarity.amax(dim=1) * of_reference).sum(dim=1) / of_reference.sum(dim=1)
+    similarity = torch.bmm(candidates, references.transpose(1, 2)).masked_fill(~there, -1.0)
+    precision = (similarity.amax(dim=2) * candidate_weights).sum(dim=1) / candidate_weights.sum(dim=1)
+    recall = (similarity.amax(dim=1) * reference_weights).sum(dim=1) / reference_weights.sum(dim=1)
     f1 = 2 * precision * recall / (precision + recall)
     return torch.stack([precision, recall, f1], dim=1).nan_to_num(0.0)
 
