@@ -151,11 +151,10 @@ def _measured(cell: Cell | None, column: Column, marks: dict[str, int]) -> str:
         return f"–{_marks([cell.reason], marks)}" if cell.reason else ""
     text = value_text(cell, column)
     text = f"**{text}**" if cell.rank == 1 else text
-    group = f" <sup>{cell.group}</sup>" if cell.group else ""
     below = [" – ".join(show_number(end * column.scale, column.decimals) for end in cell.interval or ())]
     below += [f"rank {cell.ranks}"] if cell.ranks else []
     small = "; ".join(filter(None, below))
-    return f"{text}{group}" + (f"<br><sub>{small}</sub>" if small else "")
+    return f"{text}{_superscript(cell.group)}" + (f"<br><sub>{small}</sub>" if small else "")
 
 
 def _published(cell: Cell | None, column: Column) -> str:

@@ -23,7 +23,7 @@ from ...access import Request, linked_outside, requests_of, require_permitted
 from ...errors import TaskError, UsageError, did_you_mean
 from ...rows import SUFFIXES
 from ...tasks.schema import faults_of
-from ...tasks.yaml_files import parse
+from ...tasks.yaml_files import ParsedFile, parse
 from .read import RECORDED, Suite, list_suites
 
 MODELS = "models.yaml"
@@ -88,7 +88,9 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
     """
     if not folder.is_dir():
         raise UsageError(f"--recorded {folder}: there is no such folder")
-    require_permitted(requests := _requests(folder))
+    parsed = parse(folder / MODELS) if (folder / MODELS).is_file() else None
+    requests = [*linked_outside(folder), *(requests_of(parsed.values, parsed.path, parsed.where) if parsed else ())]
+    require_permitted(requests)
     files: dict[tuple[int, str, str], Path] = {}
     for file in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
         place = _place_or_none(suite, file, file.relative_to(folder).parts)
@@ -96,7 +98,7 @@ def read_inputs(suite: Suite, folder: Path) -> RowInputs:
             raise UsageError(f"--recorded {folder}: {files[place]} and {file} fill the same cells", "Keep one of them.")
         if place:
             files[place] = file
-    return RowInputs(files, _models(suite, folder / MODELS), requests)
+    return RowInputs(files, _models(suite, parsed) if parsed else {}, requests)
 
 
 def file_name(name: str) -> str:
@@ -166,19 +168,7 @@ def _rows_of(suite: Suite, file: Path, called: str, task: str = "") -> list[int]
     return numbers
 
 
-def _requests(folder: Path) -> list[Request]:
-    """Return the requests of a folder: its models, and links to outside files."""
-    asked = list(linked_outside(folder))
-    if (file := folder / MODELS).is_file():
-        parsed = parse(file)
-        asked += requests_of(parsed.values, parsed.path, parsed.where)
-    return asked
-
-
-def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
-    if not file.is_file():
-        return {}
-    parsed = parse(file)
+def _models(suite: Suite, parsed: ParsedFile) -> dict[int, RowModel]:
     known = [suite.suite for suite in list_suites()]
     for name, rows in parsed.values.items():
         if name not in (*known, suite.suite):
@@ -187,7 +177,7 @@ def _models(suite: Suite, file: Path) -> dict[int, RowModel]:
             raise TaskError(f"{parsed.where(name)}: expected ROW: {{model: NAME, ...}}")
     models: dict[int, RowModel] = {}
     for called, values in parsed.values.get(suite.suite, {}).items():
-        numbers = _rows_of(suite, file, file_name(str(called)))
+        numbers = _rows_of(suite, parsed.path, file_name(str(called)))
         if any(suite.rows[number].metric == RECORDED for number in numbers):
             raise TaskError(
                 f"{parsed.where(suite.suite, called)}: no model can compute the metric of this row",

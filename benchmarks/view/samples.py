@@ -167,11 +167,9 @@ def _means(column: Any) -> np.ndarray:
 
 def relative_ranks(values: np.ndarray) -> np.ndarray:
     """Return relative ranks, 0 for the lowest and 1 for the highest value; ties get the same rank."""
-    levels, level_of, counts = np.unique(values, return_inverse=True, return_counts=True)
-    below = np.cumsum(counts) - counts
-    if len(values) < 2 or len(levels) < 2:
-        return np.full(len(values), 0.5)
-    return ((below + (counts - 1) / 2) / (len(values) - 1))[level_of]
+    from scipy.stats import rankdata
+
+    return (rankdata(values) - 1) / (len(values) - 1) if len(values) > 1 else np.full(len(values), 0.5)
 
 
 def most_apart(x: np.ndarray, y: np.ndarray, most: int) -> list[int]:
