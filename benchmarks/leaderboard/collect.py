@@ -63,16 +63,14 @@ def _key(path: Path, root: Path) -> str:
 def _one_of_copies(runs: Sequence[BoardRun], left_out: list[OmittedRun]) -> BoardRun:
     """Return one of the runs with the same fingerprint: the one with the most values, then the earliest."""
     first, *others = sorted(runs, key=lambda run: (-len(_numbers(run.record)), run.record.date, run.key))
-    differing = []
+    marks: list[str] = []
     for other in others:
+        reason = f"the same run as {first.key}"
         if difference := _difference(other, first):
             reason = f"has the same fingerprint as {first.key} but different values ({difference})"
-            differing.append(other.key)
-        else:
-            reason = f"the same run as {first.key}"
+            marks.append(f"{other.key} has the same fingerprint but different values")
         left_out.append(OmittedRun(other.key, reason))
-    marks = [f"{key} has the same fingerprint but different values" for key in sorted(differing)]
-    return replace(first, marks=tuple(marks))
+    return replace(first, marks=tuple(sorted(marks)))
 
 
 def _numbers(record: Record) -> dict[str, float]:

@@ -94,6 +94,8 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
                 0.5, place, "undefined", transform=axes.get_yaxis_transform(), color=GREY, ha="center",
                 va="center_baseline",
             )  # fmt: skip
+        if estimate.group:
+            axes.text(1.02, place, estimate.group, transform=axes.get_yaxis_transform(), va="center_baseline")
     for name, values in (
         ("published", [estimate.published and estimate.published.value for estimate in panel.estimates]),
         ("measured", [estimate.result.value for estimate in panel.estimates]),
@@ -106,9 +108,6 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.5)
     axes.spines["left"].set_visible(False)
-    for place, estimate in zip(places, panel.estimates, strict=True):
-        if estimate.group:
-            axes.text(1.02, place, estimate.group, transform=axes.get_yaxis_transform(), va="center_baseline")
     axes.set_title(folded(panel.title, 40, 3), loc="left")
     axes.set_xlabel(f"{panel.axis}  ({panel.counts})")
 

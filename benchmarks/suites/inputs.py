@@ -17,23 +17,21 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ...access import Request, linked_outside, requests_of, require_permitted
 from ...errors import TaskError, UsageError, did_you_mean
 from ...rows import SUFFIXES
 from ...tasks.schema import faults_of
 from ...tasks.yaml_files import ParsedFile, parse
-from .read import RECORDED, Suite, list_suites
+from .read import RECORDED, Strict, Suite, list_suites
 
 MODELS = "models.yaml"
 _WIDTH = 113
 
 
-class RowModel(BaseModel):
+class RowModel(Strict):
     """A model for a row: as ``bench run`` takes it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str | None = None
     """Alias, adapter, or ``captions:FILE``."""

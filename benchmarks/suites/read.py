@@ -25,11 +25,13 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A part of a suite: other keys are errors, and nothing is changed later."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SuiteColumn(_Strict):
+class SuiteColumn(Strict):
     """Columns of the table that one task fills."""
 
     task: str = ""
@@ -78,7 +80,7 @@ class SuiteColumn(_Strict):
         return self.mean_of or [category for category in self.categories if category != "mean"]
 
 
-class SuiteRow(_Strict):
+class SuiteRow(Strict):
     """A row of the table: a metric, a model, or both."""
 
     metric: str | None = None
@@ -113,7 +115,7 @@ class SuiteRow(_Strict):
         return self
 
 
-class Suite(_Strict):
+class Suite(Strict):
     """A published table, and the runs that reproduce it."""
 
     suite: str

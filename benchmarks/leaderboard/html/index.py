@@ -42,24 +42,10 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
         ],
         filters={table.task: table.alias for table in board.tables},
         lazy=len(board.tables) > _MOST_AT_ONCE,
-        tables=[
-            shown_table(table.top(), pages, task_pages[table.anchor], len(table.rows))
-            if table.anchor in task_pages
-            else shown_table(table, pages)
-            for table in board.tables
-        ],
+        tables=[shown_table(table, pages, task_pages.get(table.anchor, "")) for table in board.tables],
         to=lambda key: address(pages.get(key, "")),
         ranks=list(map(shown_ranks, board.ranks)),
     )
-
-
-def overview_page(matrices: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return ``overview.html``: all rows of the matrices; the first page has only their first rows.
-
-    Args:
-        matrices: The matrices, from :func:`overviews`.
-    """
-    return rendered("overview_page.html", up="./", overviews=matrices)
 
 
 def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, str]) -> bytes:

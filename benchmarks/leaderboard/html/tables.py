@@ -28,15 +28,16 @@ def range_of(table: TaskTable, column: int) -> Scale | None:
     return Scale(min(values), max(values)) if values else None
 
 
-def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "", total: int = 0) -> dict[str, Any]:
+def shown_table(table: TaskTable, pages: Mapping[str, str], all_rows: str = "") -> dict[str, Any]:
     """Return template values for a table.
 
     Args:
         table: The table.
         pages: Path of each run's page, by the key of the run.
-        all_rows: Path of the page with all rows, if the table has only the first ones.
-        total: Number of all rows.
+        all_rows: Path of the page with all rows, if only the first ones are shown.
     """
+    total = len(table.rows)
+    table = table.top() if all_rows else table
     ranges = [range_of(table, place) for place in range(len(table.columns))]
     papers = _papers(table.rows)
     notes: dict[str, int] = {}
