@@ -315,16 +315,15 @@ def _columns_of(run: BoardRun, known: Mapping[Path, _SampleColumns | None]) -> _
         return None
     try:
         with open_samples(run.folder, run.record) as file:
-            schema = file.schema_arrow
-            names = [field.name for field in schema if pyarrow.types.is_float64(field.type)]
-            if "id" not in schema.names or not pyarrow.types.is_string(schema.field("id").type):
-                return None
+            names = [field.name for field in file.schema_arrow if pyarrow.types.is_float64(field.type)]
             table = file.read(columns=["id", *names], use_threads=False)
-    except (DataError, OSError, pyarrow.ArrowException):
+            ids = table["id"]
+            are_unique = len(ids.unique()) == len(ids)
+    except (DataError, OSError, KeyError, pyarrow.ArrowException):
         return None
     columns = {name: numbers(table[name]) for name in names}
     # Most runs of a task have the same documents, so their ids are stored and compared once.
     usual = next((read[0] for read in known.values() if read is not None), None)
-    if usual is not None and table["id"].equals(usual):
+    if usual is not None and ids.equals(usual):
         return usual, columns
-    return (table["id"], columns) if len(table["id"].unique()) == len(table["id"]) else None
+    return (ids, columns) if are_unique else None

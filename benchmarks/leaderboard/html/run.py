@@ -185,8 +185,6 @@ def _read_ends(run: BoardRun, file: Any) -> dict[str, list[ScoredSample]]:
         for metric in run.record.metrics
         if metric in schema.names and pyarrow.types.is_floating(schema.field(metric).type)
     ]
-    if not metrics or "id" not in schema.names:
-        return {}
     # Threads are slower for the small file of a run, of which there are thousands; so is a second reading.
     table = file.read(["id", *metrics], use_threads=False)
     ends: dict[str, dict[int, list[tuple[str, str]]]] = {"Lowest": {}, "Highest": {}}
