@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-from made_records import record_of
 
 from capbench.benchmarks.records.hashes import fingerprint
 
@@ -33,8 +32,9 @@ def make_record(
         kind: Its protocol.
         values: Result key (``cider.kendall_b``; ``cider`` of captions) to value.
         **changes: ``model``, ``model_args``, ``encoder``, ``limit``, ``generation_kwargs``, ``version``, ``date``,
-            ``effective``, ``data``, ``published`` (that of the task), ``beside`` (published values of results),
-            ``description``, ``alias``, ``metrics`` (what they were made by), and any other key of a record.
+            ``effective``, ``data``, ``protocol`` (its settings), ``published`` (that of the task), ``beside``
+            (published values of results), ``description``, ``alias``, ``metrics`` (what they were made by), and any
+            other key of a record.
     """
     values = {"cider.kendall_b": 0.4, "bleu_1.kendall_b": 0.3} if values is None else values
     take = changes.pop
@@ -56,7 +56,7 @@ def make_record(
     parts = {
         "task": {
             "name": task,
-            "protocol": {"raters": "flatten"} if kind == "agreement" else {},
+            "protocol": take("protocol", {"raters": "flatten"} if kind == "agreement" else {}),
             "metadata": {"version": version},
         },
         "data": take("data", "same"),
@@ -67,7 +67,27 @@ def make_record(
     }
     description = take("description", f"What {task} measures.")
     listed = {"published": published} if published else {}
-    record = record_of(task, parts) | {
+    record = {
+        "schema_version": 1,
+        "task": task,
+        "group_subtasks": {task: []},
+        "n-shot": {task: 0},
+        "git_hash": None,
+        "total_evaluation_time_seconds": "1.0",
+        "metrics_left_out": {},
+        "metric_errors": [],
+        "failures": [],
+        "remarks": [],
+        "ruled_out": 0,
+        "generation": {},
+        "data_checks": [],
+        "data_origin": "data",
+        "truncation": {},
+        "fingerprint": fingerprint(parts),
+        "fingerprint_parts": parts,
+        "environment": {"capbench": "0.1.0", "python": "3", "platform": "here", "libraries": {}},
+        "timings": {},
+        "store": {"found": 0, "computed": 0},
         "task_alias": alias,
         "model_name": model,
         "results": {

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from capbench.benchmarks.records.hashes import fingerprint
+from finished_runs import make_record
 
 Value = tuple[float | None, float | None, float | None] | None
 """A value, and the ends of its interval."""
@@ -26,93 +23,38 @@ def agreement_record(
     labels: Mapping[str, str] | None = None,
     higher_is_better: bool = True,
     scale: float = 100,
+    made_by: Mapping[str, Any] | None = None,
     **keys: Any,
 ) -> dict[str, Any]:
     """Return a record of metrics with one statistic."""
-    results: dict[str, Any] = {"name": task, "alias": task}
-    intervals, higher, printed = {}, {}, {}
-    for metric, numbers in values.items():
-        value, low, high = numbers or (None, None, None)
-        key = f"{metric}.{statistic}"
-        results[f"{key},none"] = value
-        higher[key] = higher_is_better
-        intervals[key] = {
-            "metric": metric,
-            "statistic": statistic,
-            "label": [(labels or {}).get(metric, metric.upper()), label],
-            "n": 1200,
-            "low": low,
-            "high": high,
-            "resamples": 1000,
-            "reason": "" if value is not None else "all scores are equal",
+    ends = {metric: numbers or (None, None, None) for metric, numbers in values.items()}
+    printed = {
+        f"{metric}.{statistic}": {
+            "value": value, "printed": f"{value * scale:.1f}", "scale": scale, "paper": "a paper", "table": 1
         }
-    for metric, value in (published or {}).items():
-        printed[f"{metric}.{statistic}"] = {
-            "value": value,
-            "printed": f"{value * scale:.1f}",
-            "scale": scale,
-            "paper": "a paper",
-            "table": 1,
-        }
-    record = record_of(task, _parts({metric: {"metric": metric} for metric in values})) | {
-        "task_alias": task.title(),
-        "results": {task: results},
-        "configs": {task: {"output_type": "agreement", "scale": scale}},
-        "versions": {task: 1.0},
-        "higher_is_better": {task: higher},
-        "n-samples": {task: {"original": 1200, "effective": 1200}},
-        "config": {"model": None, "model_args": {}, "level": 0.95, "limit": None},
-        "date": 1000.0,
-        "intervals": intervals,
-        "published": printed,
-        "significance": {},
-        "histograms": {},
-    }
+        for metric, value in (published or {}).items()
+    }  # fmt: skip
+    record = make_record(
+        task,
+        values={f"{metric}.{statistic}": value for metric, (value, _, _) in ends.items()},
+        alias=task.title(),
+        date=1000.0,
+        effective=1200,
+        protocol={},
+        metrics=made_by or {metric: {"metric": metric} for metric in values},
+        beside=printed,
+        significance={},
+        histograms={},
+    )
+    for metric, (value, low, high) in ends.items():
+        names = {"metric": metric, "statistic": statistic, "label": [(labels or {}).get(metric, metric.upper()), label]}
+        reason = "" if value is not None else "all scores are equal"
+        record["intervals"][f"{metric}.{statistic}"] |= {**names, "low": low, "high": high, "reason": reason}
+    record["configs"][task]["scale"] = scale
+    record["higher_is_better"][task] = dict.fromkeys(record["intervals"], higher_is_better)
     if groups:
         record["significance"] = {statistic: {"alpha": 0.05, "resamples": 100, "seed": 1, "groups": dict(groups)}}
     return record | keys
-
-
-def record_of(task: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that every record has, of a run of which nothing more is to be said.
-
-    Args:
-        task: Name of the task.
-        parts: What the run was made by.
-    """
-    return {
-        "schema_version": 1,
-        "task": task,
-        "model_name": None,
-        "group_subtasks": {task: []},
-        "n-shot": {task: 0},
-        "git_hash": None,
-        "total_evaluation_time_seconds": "1.0",
-        "published": {},
-        "metrics_left_out": {},
-        "metric_errors": [],
-        "failures": [],
-        "remarks": [],
-        "ruled_out": 0,
-        "generation": {},
-        "data_checks": [],
-        "data_origin": "data",
-        "truncation": {},
-        "fingerprint": fingerprint(parts),
-        "fingerprint_parts": parts,
-        "environment": {"capbench": "0.1.0", "python": "3", "platform": "here", "libraries": {}},
-        "timings": {},
-        "store": {"found": 0, "computed": 0},
-    }
-
-
-def made_by(**metrics: Any) -> dict[str, Any]:
-    """Return the part of a record that says what its metrics were made by."""
-    return {"fingerprint_parts": _parts(metrics)}
-
-
-def _parts(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    return {"task": {}, "data": "same", "model": None, "metrics": dict(metrics), "settings": {}}
 
 
 def with_histograms(
@@ -151,10 +93,3 @@ def rated_captions(metrics: Sequence[str], **keys: Any) -> dict[str, Any]:
     values: dict[str, Value] = dict.fromkeys(metrics, (0.4, 0.38, 0.42))
     record = agreement_record(values, **keys)
     return with_histograms(record, scores, ratings.tolist(), words.tolist())
-
-
-def write_record(folder: Path, record: Mapping[str, Any]) -> Path:
-    """Write ``run.json`` into a new folder and return the folder."""
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
-    return folder

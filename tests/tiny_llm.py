@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CHARACTERS = [" ", "\n", *"0123456789.,:!?-*()/<>'\"_", *map(chr, range(65, 91)), *map(chr, range(97, 123))]
+_TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "initializer_range": 0.5}
+"""Sizes of a tower of vision or text."""
 
 
 def _tokenizer(*more: str, words: Sequence[str] = ()):
@@ -41,15 +43,12 @@ def _text_config(vocabulary: int):
 
     return LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=16,
-        intermediate_size=32,
+        **_TOWER,
         num_hidden_layers=1,
-        num_attention_heads=2,
         max_position_embeddings=2048,
         pad_token_id=0,
         bos_token_id=1,
         eos_token_id=2,
-        initializer_range=0.5,
     )
 
 
@@ -90,16 +89,7 @@ def make_tiny_llava(folder: Path, words: Sequence[str] = ()) -> Path:
 
     torch.manual_seed(0)
     tokenizer = _tokenizer("<image>", words=words)
-    vision = CLIPVisionConfig(
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        image_size=8,
-        patch_size=4,
-        projection_dim=16,
-        initializer_range=0.5,
-    )
+    vision = CLIPVisionConfig(**_TOWER, num_hidden_layers=2, image_size=8, patch_size=4, projection_dim=16)
     config = LlavaConfig(
         vision_config=vision,
         text_config=_text_config(len(tokenizer)),

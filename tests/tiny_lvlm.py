@@ -20,6 +20,8 @@ USER: ASSISTANT: User: Assistant: system user assistant You are a helpful assist
 """
 _END_BIAS = 1.5
 """How much more often than by chance a caption ends; else almost none would."""
+_TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+"""Sizes of a tower of vision or text."""
 
 LLAVA_TEMPLATE = (
     "{% for message in messages %}{{ message['role'].upper() + ': ' }}"
@@ -57,14 +59,7 @@ def make_tiny_llava(folder: Path, seed: int = 0) -> Path:
 
     tokenizer = _tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
     config = LlavaConfig(
-        vision_config=CLIPVisionConfig(
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            image_size=32,
-            patch_size=8,
-        ),
+        vision_config=CLIPVisionConfig(**_TOWER, image_size=32, patch_size=8),
         text_config=LlamaConfig(**_text_config(tokenizer)),
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
     )
@@ -94,7 +89,6 @@ def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
     ids = {name: tokenizer.convert_tokens_to_ids(f"<|{name}|>") for name in ("image_pad", "video_pad")}
     text = {
         **_text_config(tokenizer),
-        "hidden_size": 32,
         "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0},
     }
     config = Qwen2VLConfig(
@@ -150,14 +144,11 @@ def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
     tokenizer = _tokenizer("<end_of_utterance>", "<|im_end|>", special)
     config = Idefics3Config(
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_config={
-            "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-            "image_size": 32, "patch_size": 8,
-        },
+        vision_config={**_TOWER, "image_size": 32, "patch_size": 8},
         text_config={"model_type": "llama", **_text_config(tokenizer)},
         scale_factor=2,
         pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+    )
     processor = Idefics3Processor(
         Idefics3ImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
         tokenizer,
@@ -172,11 +163,10 @@ def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
     from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
 
     tokenizer = _tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
-    tower = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     text = {key: value for key, value in _text_config(tokenizer).items() if "intermediate" not in key}
     config = Blip2Config(
-        vision_config={**tower, "image_size": 32, "patch_size": 8},
-        qformer_config={**tower, "encoder_hidden_size": 32, "vocab_size": 50},
+        vision_config={**_TOWER, "image_size": 32, "patch_size": 8},
+        qformer_config={**_TOWER, "encoder_hidden_size": 32, "vocab_size": 50},
         text_config={
             **text,
             "model_type": "opt",
@@ -232,10 +222,7 @@ def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
     # As GPT-2's: the end token begins a text, too, and nothing pads.
     tokenizer.pad_token = None
     towers = {
-        "encoder": ViTConfig(
-            hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=32,
-            patch_size=8,
-        ),
+        "encoder": ViTConfig(**_TOWER, image_size=32, patch_size=8),
         "decoder": GPT2Config(
             vocab_size=len(tokenizer), n_positions=64, n_embd=32, n_layer=2, n_head=2, is_decoder=True,
             add_cross_attention=True, bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
@@ -288,10 +275,7 @@ def _tokenizer(end: str, pad: str, special: list[str] | dict[str, str], bos: str
 
 def _text_config(tokenizer: Any) -> dict[str, Any]:
     return {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
+        **_TOWER,
         "num_key_value_heads": 2,
         "vocab_size": len(tokenizer),
         "max_position_embeddings": 2048,

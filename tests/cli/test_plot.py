@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_records import agreement_record, rated_captions, write_record
+from finished_runs import write_record
+from made_records import agreement_record, rated_captions
 from PIL import Image
 
 VALUES = {"cider": (0.44, 0.42, 0.46), "meteor": (0.42, 0.4, 0.44)}
@@ -13,15 +14,15 @@ VALUES = {"cider": (0.44, 0.42, 0.46), "meteor": (0.42, 0.4, 0.44)}
 
 @pytest.mark.parametrize("kind", ["agreement", "ratings", "length"])
 def test_each_kind_is_written_and_its_file_printed(bench, kind, tmp_path: Path):
-    run = write_record(tmp_path / "run", rated_captions(["cider", "meteor"]))
+    run = write_record(tmp_path, "run", rated_captions(["cider", "meteor"]))
     done = bench("plot", kind, run, "-o", "figure.png", "--width", "double")
     assert (done.code, done.out, done.err) == (0, "figure.png\n", "")
     assert Image.open("figure.png").width == 2070
 
 
 def test_what_is_left_out_is_said(bench, tmp_path: Path):
-    write_record(tmp_path / "runs" / "good", agreement_record(VALUES))
-    write_record(tmp_path / "runs" / "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))
+    write_record(tmp_path / "runs", "good", agreement_record(VALUES))
+    write_record(tmp_path / "runs", "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))
     (tmp_path / "runs" / "cut").mkdir()
     (tmp_path / "runs" / "cut" / "run.json").write_text("{")
     done = bench("plot", "agreement", tmp_path / "runs", "-o", "figure.svg", "--statistic", "kendall_c").succeeded()
@@ -44,7 +45,7 @@ def test_what_is_left_out_is_said(bench, tmp_path: Path):
     ],
 )
 def test_wrong_use_is_refused_before_anything_is_written(bench, arguments, said, tmp_path: Path):
-    write_record(tmp_path / "run", agreement_record(VALUES))
+    write_record(tmp_path, "run", agreement_record(VALUES))
     (tmp_path / "folder.png").mkdir()
     bench("plot", *arguments).failed(2, said)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["folder.png", "run"]

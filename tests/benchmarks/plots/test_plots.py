@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from made_records import agreement_record, made_by, rated_captions, with_histograms
+from made_records import agreement_record, rated_captions, with_histograms
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -142,7 +142,7 @@ def test_of_the_same_metric_the_newest_run_counts():
 
 def test_a_metric_with_two_models_is_two_metrics():
     records = [
-        agreement_record({"clip_s": (value, None, None)}, model_name=model, **made_by(clip_s={"encoder": model}))
+        agreement_record({"clip_s": (value, None, None)}, model_name=model, made_by={"clip_s": {"encoder": model}})
         for model, value in (("b32", 0.5), ("l14", 0.6))
     ]
     (axes,) = agreement_figure(records).axes
