@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ...errors import UsageError
-from ..training.schema import Document, Loaded, ModelChoice, Strict, change_value, digest_without
+from ..training.schema import Loaded, ModelChoice, RecipeDocument, Strict, change_value, digest_without
 
 FOLDER = Path(__file__).parent / "pipelines"
 """Pipelines that ship."""
@@ -51,7 +51,7 @@ def _named(models: Any) -> Any:
     return {role: model for role, model in models.items() if model is not None} if isinstance(models, dict) else models
 
 
-class SynthesisPipeline(Document):
+class SynthesisPipeline(RecipeDocument):
     """A data synthesis pipeline."""
 
     pipeline: str

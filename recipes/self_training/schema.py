@@ -16,7 +16,7 @@ from ...errors import UsageError, did_you_mean
 from ...permissions import is_installed
 from ...tasks.yaml_files import ParsedFile
 from ..data_synthesis.schema import LoadedPipeline
-from ..training.schema import Document, JudgeTask, Loaded, LoadedRecipe, Positive, Strict, change_value
+from ..training.schema import JudgeTask, Loaded, LoadedRecipe, Positive, RecipeDocument, Strict, change_value
 
 FOLDER = Path(__file__).parent / "loops"
 """Loops that ship."""
@@ -45,7 +45,7 @@ class TrainingPart(Strict):
     """A list of ``KEY=VALUE``, as for ``bench train --set``."""
 
 
-class SelfLoop(Document):
+class SelfLoop(RecipeDocument):
     """A loop: each of ``turns`` makes data with the previous turn's captioner and trains a captioner."""
 
     loop: str

@@ -144,8 +144,8 @@ class ContrastiveSettings(Strict):
     negatives: NegativesLoss = "none"
     """How a row's negatives enter the loss."""
     negatives_of: Literal["row", "caption"] = "row"
-    """Which of them a step uses. ``row``: always the same, as in DCI. ``caption``: one of the caption that it draws, as in
-    NegCLIP; a row then has the same number for each caption, in the order of captions."""
+    """Which of them a step uses. ``row``: always the same, as in DCI. ``caption``: one of the caption that it draws, as
+    in NegCLIP; a row then has the same number for each caption, in the order of captions."""
     negatives_weight: Share = 1.0
     """β, the weight of the loss of negatives; ``negclip`` has them in InfoNCE."""
     temperature: Annotated[float, Field(gt=0)] | Literal["model"] = "model"

@@ -168,7 +168,7 @@ class JudgeTask(Strict):
     """Decoding settings of a captioner, over those of the task."""
 
 
-class Document(Strict):
+class RecipeDocument(Strict):
     """Keys that recipes, pipelines and loops have in common."""
 
     description: str = ""
@@ -181,7 +181,7 @@ class Document(Strict):
     """The random seed."""
 
 
-class Recipe(Document):
+class Recipe(RecipeDocument):
     """One training."""
 
     recipe: str
@@ -257,7 +257,7 @@ def validated(model: type[Settings], values: Mapping[str, Any], parsed: ParsedFi
         raise UsageError("\n".join(faults_of(error, parsed, model, *section))) from error
 
 
-_D = TypeVar("_D", bound=Document)
+_D = TypeVar("_D", bound=RecipeDocument)
 
 
 class Loaded(Generic[_D]):
