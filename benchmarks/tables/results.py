@@ -246,14 +246,16 @@ def _rule_tables(run: TaskRun) -> list[tuple[str, list[dict[str, str]]]]:
 
 def _rule_rows(run: TaskRun, rules: Mapping[str, Result], decimals: int) -> list[dict[str, str]]:
     labels = {result.metric: result.label[0] for result in run.results}
-    counts = Counter(labels.values())
+    sharing = Counter(labels.values())
     # A metric whose label another has, too, has its name as column.
-    columns = {metric: label if counts[label] == 1 else metric for metric, label in labels.items()}
+    columns = {metric: label if sharing[label] == 1 else metric for metric, label in labels.items()}
     rows: list[dict[str, str]] = []
     for rule, shown in rules.items():
         of_rule = [result for result in run.results if (result.category, result.statistic) == (rule, shown.statistic)]
         cells = {columns[result.metric]: _rule_cell(run, result, decimals) for result in of_rule}
-        rows.append({"Change": shown.label[1], **dict.fromkeys(columns.values(), ""), **cells, "n": f"{shown.n:,}"})
+        counts = sorted({result.n for result in of_rule})
+        n = "-".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+        rows.append({"Change": shown.label[1], **dict.fromkeys(columns.values(), ""), **cells, "n": n})
     return rows
 
 

@@ -11,9 +11,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-Kind = Literal["noun", "adjective", "preposition", "number", "article", "auxiliary", "mark", "other"]
+Kind = Literal["noun", "adjective", "preposition", "number", "article", "auxiliary", "mark", "name", "other"]
 
-_ENDS = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“‘(]*[A-Z0-9])|\n+")
+_ENDS = re.compile(
+    r"(?<=[.!?])(?<!\b(?:St|Mt|Mr|Ms|Dr|Ft)\.)(?<!\bMrs\.)(?<!\b[A-Z]\.)[\"'”’)]*\s+(?=[\"'“‘(]*[A-Z0-9])|\n+"
+)
 
 
 _FILE = Path(__file__).parent / "words.json"
@@ -30,6 +32,7 @@ class Token:
         kind: Its kind.
         lemma: Its base form, lower-cased.
         plural: Whether it is a plural noun.
+        head: Whether it is a noun by itself: no word before or after makes another thing of it ("police car").
     """
 
     text: str
@@ -37,6 +40,7 @@ class Token:
     kind: Kind = "other"
     lemma: str = ""
     plural: bool = False
+    head: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,22 +116,33 @@ class WordLists:
 
     Attributes:
         digest: Hash of the file.
-        sisters: Noun to the others of its kind ("dog": "cat", "horse", ...).
+        sisters: Noun to others of its kind that cannot be meant by it ("dog": "cat", "horse", ...).
+        vague_nouns: Nouns of no object by itself ("group", "image").
+        parts: Nouns of places in an object ("top") and of parts of a body.
+        objects: Nouns of no list of ``vague_nouns`` and ``parts``.
+        telling: Nouns with others of their kind, of things that are not seen in most places as walls and clouds are.
         never_replaced: Nouns without a replacement ("group", "part").
         singular: Every form of a noun to its singular.
-        colours: Names of colours.
+        colours: Name of a colour to clearly different ones.
         spellings: Variant spelling of a colour to its name.
-        antonyms: Adjective of size, age or state to its opposite.
-        materials: Names of materials.
+        antonyms: Adjective of size, age or state to its opposites, each with the nouns that take both; none: all.
+        materials: Name of a material to others.
+        shades: Adjectives of colours ("dark").
         adjectives: All adjectives, of colour, size, state and others.
-        not_swapped: Adjectives that are not attributes of an object ("other", "several").
         opposites: Preposition or side to its opposite.
+        supports: Nouns of things to be on or under.
+        not_above: Nouns of things that others are under but not above ("sky", "shirt").
         prepositions: All prepositions.
+        left_out_with: Prepositions that can be left out with their noun phrase.
+        intransitive: Forms of verbs that need nothing behind them ("sits").
         particles: Words that a preposition belongs to ("next" of "next to").
         numbers: From one to twelve.
+        estimates: Words before a number that another could also meet ("about").
+        not_denied: Words that "not" before them does not deny ("only", "many").
         articles: First words of noun phrases.
         auxiliaries: Forms of "to be", and modal verbs.
         negated: Form of a verb to its negation ("runs": "does not run", "running": "not running").
+        verbs: The forms of ``negated`` that are no nouns.
         synonyms: Noun to its synonym.
     """
 
@@ -137,34 +152,66 @@ class WordLists:
         self.digest = hashlib.sha256(content).hexdigest()
         self._irregular_plurals: dict[str, str] = words["irregular_plurals"]
         self.spellings: dict[str, str] = words["spellings"]
-        self.antonyms: dict[str, str] = words["antonyms"]
         self.opposites: dict[str, str] = words["opposites"]
         self.synonyms: dict[str, str] = words["synonyms"]
         groups = [group.split() for group in words["sisters"]]
-        self.sisters = {noun: tuple(other for other in group if other != noun) for group in groups for noun in group}
+        self.sisters: dict[str, tuple[str, ...]] = {}
+        for group in groups:
+            for noun in group:
+                known = self.sisters.get(noun, ())
+                self.sisters[noun] = (*known, *(other for other in group if other not in (noun, *known)))
 
         def listed(name: str) -> tuple[str, ...]:
             return tuple(" ".join(words[name]).split())
 
-        nouns = [*(noun for group in groups for noun in group), *listed("other_nouns"), *self.synonyms]
+        self.vague_nouns, self.parts = frozenset(listed("vague_nouns")), frozenset(listed("parts"))
+        # In the order of the file, as two nouns may have one plural.
+        others = (*listed("other_nouns"), *listed("vague_nouns"), *listed("parts"))
+        nouns = [*self.sisters, *others, *self.synonyms]
         self.singular = {form: noun for noun in nouns for form in (self.plural(noun), noun)}
         self.never_replaced = frozenset(listed("never_replaced"))
-        self.colours, self.materials = listed("colours"), listed("materials")
+        self.colours, self.materials = (
+            {name: tuple(others.split()) for name, others in words[kind].items()} for kind in ("colours", "materials")
+        )
+        self.antonyms: dict[str, dict[str, frozenset[str]]] = {}
+        for pair, lines in words["antonyms"].items():
+            for word, other in (pair.split(), reversed(pair.split())):
+                self.antonyms.setdefault(word, {})[other] = frozenset(" ".join(lines).split())
+        self.shades = frozenset(listed("shades"))
         self.adjectives = frozenset(
             [*self.colours, *self.spellings, *self.antonyms, *self.materials, *listed("other_adjectives")]
         )
-        self.not_swapped = frozenset(listed("not_swapped"))
         sides = {"left", "right", "top", "bottom"}
         self.prepositions = frozenset([*self.opposites, *listed("other_prepositions")]) - sides
+        self.supports, self.not_above = frozenset(listed("supports")), frozenset(listed("not_above"))
+        self.left_out_with = frozenset(listed("left_out_with"))
         self.particles, self.articles = frozenset(listed("particles")), frozenset(listed("articles"))
         self.numbers = listed("numbers")
+        self.estimates, self.not_denied = frozenset(listed("estimates")), frozenset(listed("not_denied"))
         self.auxiliaries = frozenset([*listed("linking"), *listed("modals")])
         self.negated = _negated(listed("verbs"), frozenset(listed("not_verbs")))
+        self.objects = frozenset(self.singular.values()) - self.vague_nouns - self.parts
+        self.telling = frozenset(self.sisters) - frozenset(listed("everywhere"))
+        self.verbs = frozenset(self.negated) - frozenset(self.singular)
+        self.intransitive = frozenset(_negated(listed("intransitive"), frozenset()))
         self._an_before, self._a_before = listed("an_before"), listed("a_before")
 
     def plural(self, noun: str) -> str:
         """Return the plural of a noun."""
         return _plural(noun, self._irregular_plurals)
+
+    def has_opposite(self, preposition: str, noun: str) -> bool:
+        """Return whether a preposition of ``opposites`` before a noun phrase can be replaced by its opposite.
+
+        Args:
+            preposition: The preposition, lower-cased.
+            noun: The lemma of the phrase's last noun.
+        """
+        if preposition == "on":
+            return noun in self.supports
+        if self.opposites[preposition] == "above" and noun in self.not_above:
+            return False
+        return noun in self.objects
 
     def article(self, before: str) -> str:
         """Return the article "a" or "an" of a word."""

@@ -89,6 +89,12 @@ class ChecklistSettings(ProtocolSettings):
         return SpacyReader(self.pipeline, load()) if self.reader == "spacy" else ListsReader(load())
 
 
+NEAR_ZERO = 1e-6
+"""An unchanged caption whose score is no further from 0, where more is better, is not counted in shares.
+
+Its score cannot fall, or by noise alone: of detailed captions, CIDEr's penalty of lengths leaves 1e-10.
+"""
+
 LABELS = {"falls": "falls", "equal": "stays", "rises": "rises", "change": "change in SD", "pays": "× clean mean"}
 """Labels of the results of a rule in tables."""
 
@@ -109,13 +115,14 @@ class Checklist(Protocol[ChecklistSettings]):
     ``equal`` and ``rises`` follow the rule of near ties. For rules that keep the meaning, ``equal`` should be 1.
     ``change`` is the mean change in standard deviations of the scores of unchanged captions, absolute for rules that
     keep the meaning. For games ``pays`` is the mean score divided by that of the unchanged captions. A caption that
-    the metric cannot score is a miss. There is no total: a pure recall metric need not fall for additions.
+    the metric cannot score is a miss; shares leave out those whose unchanged score is within 1e-6 of 0. There is no
+    total: a pure recall metric need not fall for additions.
     """
 
     Settings = ChecklistSettings
     reads = (*IMAGE_KEYS, "metric_list")
     needs = frozenset({"doc_to_target", "metric_list"})
-    counted = "captions that a rule changed"
+    counted = "captions that a rule changed; of shares, without those that score 0 (1e-6) unchanged"
     steps = (INTERVALS,)
     about = (
         "Fourteen rules change a caption of each document, whose other captions are the references. "
@@ -206,10 +213,14 @@ class Checklist(Protocol[ChecklistSettings]):
             places: dict[str, int] = {}
             defined: dict[str, Ratio] = {}
             for number, rule in enumerate(CHANGES, 1):
-                n = int(applies[:, number].sum())
+                changed = applies[:, number]
+                counted = changed & _counted(table[:, 0], metric.metric.higher_is_better)
                 # Rules that changed no caption are remarked, with the reasons.
-                values = rule_values(rule, table[:, 0], table[:, number], applies[:, number], unit) if n else {}
+                values = (
+                    rule_values(rule, table[:, 0], table[:, number], changed, counted, unit) if changed.any() else {}
+                )
                 for name, ratio in values.items():
+                    n = int((counted if ratio.is_share else changed).sum())
                     key = f"{rule.name}.{name}"
                     places[key] = len(results)
                     try:
@@ -225,7 +236,7 @@ class Checklist(Protocol[ChecklistSettings]):
     def ranking(
         self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics, results: Sequence[Result]
     ) -> dict[str, Ranking]:
-        """Return which metrics differ, rule by rule."""
+        """Return which metrics differ, rule by rule; of those that count half of its captions or more."""
         having = [metric for metric in scored if metric.scores is not None]
         if len(having) < 2 or not job.settings.resamples:
             return {}
@@ -237,10 +248,17 @@ class Checklist(Protocol[ChecklistSettings]):
             categories=NAMES * len(images),
             lower_is_better={scored.name for scored in having if not scored.metric.higher_is_better},
         )
+        applies = _applies(collected)
+        counted = {m.name: _counted(_table(collected, m)[:, 0], m.metric.higher_is_better) for m in having}
         rankings: dict[str, Ranking] = {}
-        for name in COMPARED:
+        for name, rule in COMPARED.items():
+            changed = applies[:, NAMES.index(rule.name)]
+            kept = {metric for metric, mask in counted.items() if 2 * (changed & mask).sum() >= changed.sum()}
+            if len(kept) < 2:
+                continue
+            of_kept = {metric: values for metric, values in scores.items() if metric in kept}
             try:
-                compared = self.compare(replace(rows, by=name), None, job.settings.draws())
+                compared = self.compare(replace(rows, scores=of_kept, by=name), None, job.settings.draws())
             except UndefinedStatistic:
                 continue
             rankings[name] = rank(compared.estimates, higher_is_better=True)
@@ -294,14 +312,15 @@ def _corpus(captions: Sequence[CaptionRow], settings: ChecklistSettings) -> Sour
     donors = [
         Donor(caption.image, sentence, read.nouns)
         for caption, sentence, read in zip(captions, last, reader.read(last), strict=True)
-        if read.nouns
+        # What is seen in most places could be true of the other image.
+        if any(token.head and token.lemma in words.telling for token in read.tokens)
     ]
     best = typical([caption.candidate for caption in captions], seen)
     return SourceCorpus(words, reader, settings.seed, seen, settings.least_seen, donors, best)
 
 
 def rule_values(
-    rule: ChangeRule, clean: np.ndarray, changed: np.ndarray, applies: np.ndarray, unit: float
+    rule: ChangeRule, clean: np.ndarray, changed: np.ndarray, applies: np.ndarray, counted: np.ndarray, unit: float
 ) -> dict[str, Ratio]:
     """Return the results of a rule by name; see ``Checklist``. The first is the share of expected changes, or ``pays``.
 
@@ -310,6 +329,7 @@ def rule_values(
         clean: ``[n]`` scores of the unchanged captions, higher being better.
         changed: ``[n]`` those of the changed captions; one without a score counts for no share.
         applies: ``[n]`` whether the rule changed them.
+        counted: ``[n]`` which of these shares count.
         unit: Standard deviation of the scores of all captions.
     """
     used = applies & np.isfinite(clean) & np.isfinite(changed)
@@ -323,14 +343,19 @@ def rule_values(
         of_changed, of_clean = (np.where(used, scores, 0.0) for scores in (changed, clean))
         pays = Ratio(of_changed, of_clean, "the mean of the captions as they were is not above 0")
         return {"pays": pays, "change": change}
-    before, after, every = settle(clean), settle(changed), applies.astype(float)
+    before, after, every = settle(clean), settle(changed), counted.astype(float)
     with np.errstate(invalid="ignore"):
         masks = {"falls": after < before, "equal": after == before, "rises": after > before}
     values = {
-        name: Ratio((mask & applies).astype(float), every, "no caption was changed", is_share=True)
+        name: Ratio((mask & counted).astype(float), every, "no unchanged caption has a score above 0", is_share=True)
         for name, mask in masks.items()
     }
     return {**({"equal": values["equal"]} if rule.expected == "stay" else {}), **values, "change": change}
+
+
+def _counted(clean: np.ndarray, higher_is_better: bool) -> np.ndarray:
+    """Return ``[n]`` the mask of unchanged scores that shares count; without a score a caption is a miss."""
+    return ~(np.abs(clean) <= NEAR_ZERO) if higher_is_better else np.ones(len(clean), bool)
 
 
 def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
@@ -353,8 +378,8 @@ def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
     for name, values in rows.scores.items():
         sign = -1.0 if name in rows.lower_is_better else 1.0
         before, after = sign * values[unchanged], sign * values[changed]
-        used = np.isfinite(before) & np.isfinite(after)
-        share = next(iter(rule_values(rule, before, after, used, 0.0).values()))
+        used = np.isfinite(before) & np.isfinite(after) & _counted(before, name not in rows.lower_is_better)
+        share = next(iter(rule_values(rule, before, after, used, used, 0.0).values()))
         credit[name] = np.where(used, share.of, np.nan)
     return compare_credit(ComparedRows(np.asarray(rows.images)[changed], credit), draws)
 
@@ -362,8 +387,9 @@ def compare_rule(rows: ComparedRows, draws: Draws) -> PairedEstimates:
 def _names() -> Iterator[tuple[ChangeRule, str]]:
     """Yield each rule with the name of each of its results."""
     nothing = np.zeros(0)
+    none = nothing.astype(bool)
     for rule in CHANGES:
-        for name in rule_values(rule, nothing, nothing, nothing.astype(bool), 0.0):
+        for name in rule_values(rule, nothing, nothing, none, none, 0.0):
             yield rule, name
 
 

@@ -19,14 +19,25 @@ if TYPE_CHECKING:
 
 _TOKENS = re.compile(r"(['’](?:s|t|re|ve|ll|d|m)\b|\w+(?:['’-]\w+)*|[^\w\s])(\s*)")
 _SIDES = ("left", "right", "top", "bottom")
+_BEFORE_SIDES = frozenset({*_SIDES, "upper", "lower", "far", "front", "back"})
+
+_DASHES = frozenset({"-", "–", "/"})
+_ARTICLES = frozenset({"a", "an", "the", "its", "his", "their"})
+_JOINING = frozenset({"and", "while", "as", "who", "that", "which", "or", "but", "'s", "’s"})
+_OBJECTS = frozenset({"article", "number", "adjective", "noun"})
+_ADJECTIVE_ENDS = ("ed", "ful", "ous", "less")
+_FEW = frozenset({"a few", "a couple", "a lot", "a bit", "a little"})
+_LINKING = frozenset({"is", "are", "was", "were"})
+_STOPS = frozenset({".", "!", "?"})
 _DENIALS = frozenset({"not", "never", "no", "cannot"})
 
 
 class ListsReader:
     """Knows only the words of the lists, and finds only unambiguous uses.
 
-    A noun phrase is an article or number, adjectives and nouns of the lists. Phrases with an unknown word are skipped:
-    fewer captions are changed than with a parser, and very few incorrectly.
+    A noun phrase is an article or number, adjectives and nouns. A word of no list counts as a noun behind an article at
+    the end of a phrase; otherwise phrases with it are skipped. So are quotes and names: words with a capital inside a
+    sentence. Fewer captions are changed than with a parser, and very few incorrectly.
 
     Args:
         words: The lists.
@@ -50,27 +61,31 @@ class ListsReader:
     def _read(self, text: str) -> ReadCaption:
         pieces: list[tuple[str, str]] = _TOKENS.findall(text)
         low = [word.lower() for word, _ in pieces]
-        kinds = self._kinds(low)
+        kinds = self._kinds(pieces, low)
         tokens: list[Token] = []
-        for (word, space), small, kind in zip(pieces, low, kinds, strict=True):
+        for at, ((word, space), small, kind) in enumerate(zip(pieces, low, kinds, strict=True)):
             lemma = self._words.singular.get(small, small) if kind == "noun" else small
-            tokens.append(Token(word, space, kind, lemma, kind == "noun" and small != lemma))
+            plural = kind == "noun" and small != lemma
+            head = kind == "noun" and self._begins(low, kinds, at) and self._ends(low, kinds, at + 1, plural)
+            tokens.append(Token(word, space, kind, lemma, plural, head))
         return ReadCaption(
             tuple(tokens),
-            tuple(self._relations(low, kinds)),
-            tuple(self._phrases(low, kinds)),
-            tuple(self._modifiers(kinds)),
+            tuple(self._relations(tokens, low, kinds)),
+            tuple(self._phrases(tokens, low, kinds)),
+            tuple(self._modifiers(tokens, low, kinds)),
             tuple(self._negations(low, tokens)),
         )
 
-    def _kinds(self, low: Sequence[str]) -> list[Kind]:
+    def _kinds(self, pieces: Sequence[tuple[str, str]], low: Sequence[str]) -> list[Kind]:
         """Return the kind of each word; from the last to the first, as adjectives depend on the next word."""
-        words = self._words
+        words, names = self._words, _names([word for word, _ in pieces])
         kinds: list[Kind] = ["other"] * len(low)
         for at in reversed(range(len(low))):
             word, following = low[at], kinds[at + 1] if at + 1 < len(low) else "mark"
             if not any(map(str.isalnum, word)):
                 kinds[at] = "mark"
+            elif at in names:
+                kinds[at] = "name"
             elif word in words.articles and word not in words.numbers:
                 kinds[at] = "article"
             elif word in words.auxiliaries:
@@ -78,70 +93,156 @@ class ListsReader:
             elif word in words.prepositions:
                 kinds[at] = "preposition"
             elif (word in words.numbers or word.isdecimal()) and following in ("noun", "adjective"):
-                kinds[at] = "number"
-            elif word in words.adjectives and (
-                following in ("noun", "adjective") or word in words.colours or word in words.spellings
+                # "About 17 people" may be 19; "one or two" would be "one or four".
+                kinds[at] = "other" if at and low[at - 1] in words.estimates else "number"
+            elif (
+                word in words.colours
+                or word in words.spellings
+                or (following in ("noun", "adjective") and self._is_adjective(low, at))
             ):
                 kinds[at] = "adjective"
-            elif word in words.singular and self._is_noun(low, at):
+            elif (word in words.singular and self._is_noun(low, at)) or (
+                following in ("mark", "preposition", "auxiliary")
+                and low[at + 1 : at + 2] != [","]
+                and self._is_unknown_noun(low, at)
+            ):
                 kinds[at] = "noun"
         return kinds
 
     def _is_noun(self, low: Sequence[str], at: int) -> bool:
         """Return whether a possible verb is in a noun's position, such as after an article."""
         words, before = self._words, low[at - 1] if at else ""
-        return low[at] not in words.negated or before in words.articles | words.adjectives | words.prepositions
+        if low[at] not in words.negated:
+            return before not in ("which", "who", "to")
+        return before in words.articles | words.adjectives | words.prepositions
+
+    def _is_unknown_noun(self, low: Sequence[str], at: int) -> bool:
+        """Return whether a word of no list is in a noun's position: the last of "the red yo-yo"."""
+        words, word, first = self._words, low[at], at
+        known = (words.singular, words.negated, words.adjectives, words.not_denied)
+        if any(word in listed for listed in known) or len(word) < 3:
+            return False
+        if word.endswith(("ed", "en", "ing", "ly", "self", "selves")):
+            return False
+        while first and low[first - 1] in words.adjectives:
+            first -= 1
+        before = low[first - 1] if first else ""
+        return before in _ARTICLES or before in words.numbers[1:] or (before == "with" and first < at)
+
+    def _is_adjective(self, low: Sequence[str], at: int) -> bool:
+        """Return whether a word before a noun or adjective is an adjective, of the lists or by its form ("ragged")."""
+        words, word, before = self._words, low[at], low[at - 1] if at else ""
+        if word in words.adjectives or word in words.singular:
+            return word in words.adjectives
+        is_like_one = "-" in word or word.endswith(_ADJECTIVE_ENDS)
+        return is_like_one and any(before in listed for listed in (words.articles, words.adjectives, words.numbers))
+
+    def _begins(self, low: Sequence[str], kinds: Sequence[Kind], at: int) -> bool:
+        """Return whether no unknown word before an index belongs to the word there, as "mint" to "green"."""
+        before = low[at - 1] if at else ""
+        return (
+            not at
+            or kinds[at - 1] in ("article", "number", "adjective", "preposition", "auxiliary")
+            or (kinds[at - 1] == "mark" and before not in _DASHES)
+            or (
+                kinds[at - 1] == "other"
+                and (before in _JOINING or before in self._words.negated or before.endswith(_ADJECTIVE_ENDS))
+            )
+        )
+
+    def _ends(self, low: Sequence[str], kinds: Sequence[Kind], end: int, plural: bool = False) -> bool:
+        """Return whether a noun phrase, perhaps a plural, ends before an index."""
+        return (
+            end == len(low)
+            or kinds[end] in ("preposition", "auxiliary")
+            or (kinds[end] == "mark" and low[end] not in _DASHES)
+            or (kinds[end] == "other" and (low[end] in _JOINING or self._is_verb(low[end], plural)))
+        )
+
+    def _is_verb(self, word: str, plural: bool) -> bool:
+        """Return whether a word behind a noun is a verb, and no other noun: "runs", "running", of plurals "run"."""
+        return word in self._words.verbs and (plural or word.endswith(("s", "ing")))
 
     def _noun_phrase(self, kinds: Sequence[Kind], start: int) -> int:
         """Return the index after a noun phrase that begins at an index, or the same index if none does."""
         at = start
-        for wanted in (("article",), ("number",), ("adjective",)):
-            while at < len(kinds) and kinds[at] in wanted:
+        for wanted in ("article", "number", "adjective"):
+            while at < len(kinds) and kinds[at] == wanted:
                 at += 1
         first = at
         while at < len(kinds) and kinds[at] == "noun":
             at += 1
         return at if at > first else start
 
-    def _phrases(self, low: Sequence[str], kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
-        for start, kind in enumerate(kinds):
-            if kind != "preposition" or start == 0 or kinds[start - 1] in ("preposition", "auxiliary", "mark"):
-                continue
+    def _phrases(self, tokens: Sequence[Token], low: Sequence[str], kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
+        """Yield phrases that nothing else needs.
+
+        They follow an object or an intransitive verb, before the end of a sentence or a verb; or begin a sentence,
+        before a comma.
+        """
+        words, lemmas = self._words, [token.lemma for token in tokens]
+        # What the first sentence names, a caption is about: leaving it out elsewhere loses little.
+        topic = lemmas[: next((at for at, word in enumerate(low) if word in _STOPS), len(low))]
+        for start in range(len(low)):
             end = self._noun_phrase(kinds, start + 1)
-            if end == start + 1 or low[start - 1] in self._words.particles:
+            if low[start] not in words.left_out_with or end == start + 1:
+                continue
+            begins = not start or low[start - 1] in _STOPS
+            after_object = not begins and tokens[start - 1].head and lemmas[start - 1] not in words.parts
+            after_verb = (
+                not begins and low[start - 1] in words.intransitive and "to" not in low[max(0, start - 2) : start]
+            )
+            if not (begins or after_object or after_verb):
                 continue
             while end < len(low) and low[end] == "of" and (more := self._noun_phrase(kinds, end + 1)) > end + 1:
                 end = more
-            is_whole = (
-                end == len(low)
-                or kinds[end] in ("mark", "preposition", "auxiliary")
-                or low[end] in self._words.negated
-                or low[end] in ("and", "while", "as", "who", "that", "which")
-            )
-            if is_whole and 2 * (end - start) <= len(low):
-                yield start, end
+            noun, (following, then) = tokens[end - 1], (*low[end : end + 2], ".", ".")[:2]
+            sentence = max((at + 1 for at in range(start) if low[at] in _STOPS), default=0)
+            if begins:
+                is_whole = following == "," and then not in {".", *_JOINING, *words.prepositions, *words.auxiliaries}
+            else:
+                is_whole = (
+                    following in (".", "!", "while")
+                    or (following == "," and then in ("with", "which", "while", "where"))
+                    or (after_object and kinds[end] == "auxiliary")
+                    or (after_object and following.endswith("s") and following in words.verbs)
+                )
+            known = lemmas[sentence:start] if start < len(topic) else [*topic, *lemmas[sentence:start]]
+            is_object = noun.head and noun.lemma in words.objects and noun.lemma not in known
+            if is_whole and is_object and 2 * (end - start) <= len(low):
+                yield start, end + begins
 
-    def _relations(self, low: Sequence[str], kinds: Sequence[Kind]) -> Iterator[int]:
-        for at, kind in enumerate(kinds):
-            if low[at] not in self._words.opposites:
+    def _relations(self, tokens: Sequence[Token], low: Sequence[str], kinds: Sequence[Kind]) -> Iterator[int]:
+        places = self._words.objects | self._words.parts
+        for at, word in enumerate(low):
+            if low[at : at + 3] == ["in", "front", "of"]:
+                word = "in front of"
+            elif word not in self._words.opposites:
                 continue
-            following = low[at + 1 : at + 3]
-            if kind == "noun" or (
-                kind == "preposition"
-                and kinds[at + 1 : at + 2]
-                and kinds[at + 1] in ("article", "number", "adjective", "noun")
-                # "on top of", "on the left": the side is what says where.
-                and not any(word in _SIDES for word in following)
-            ):
-                yield at
+            before, follows = low[at - 1] if at else "", tokens[at + 1 : at + 2]
+            # "From left to right", "above the clouds below": one of the two is not enough.
+            if self._words.opposites[word] in low[max(0, at - 8) : at + 9]:
+                continue
+            if word in _SIDES:
+                begins = before in self._words.articles or before in _BEFORE_SIDES
+                ends = not follows or low[at + 1] == "of" or follows[0].kind == "mark" or follows[0].lemma in places
+                if kinds[at] == "noun" and begins and ends:
+                    yield at
+            elif kinds[at] == "preposition" and before not in ("and", "or", "from", "not", "directly", "right", "just"):
+                first = at + 1 + word.count(" ")
+                end = self._noun_phrase(kinds, first)
+                if end > first and tokens[end - 1].head and self._words.has_opposite(word, tokens[end - 1].lemma):
+                    yield at
 
-    def _modifiers(self, kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
+    def _modifiers(
+        self, tokens: Sequence[Token], low: Sequence[str], kinds: Sequence[Kind]
+    ) -> Iterator[tuple[int, int]]:
         for at, kind in enumerate(kinds):
-            if kind == "adjective":
+            if kind == "adjective" and self._begins(low, kinds, at):
                 end = at + 1
                 while end < len(kinds) and kinds[end] in ("adjective", "noun"):
                     end += 1
-                if kinds[end - 1] == "noun":
+                if tokens[end - 1].kind == "noun" and self._ends(low, kinds, end, tokens[end - 1].plural):
                     yield at, end - 1
 
     def _negations(self, low: Sequence[str], tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
@@ -150,18 +251,42 @@ class ListsReader:
         for at, token in enumerate(tokens):
             before = tokens[at - 1] if at else None
             follows = tokens[at + 1].kind if at + 1 < len(tokens) else "mark"
+            following = low[at + 1] if at + 1 < len(low) else ""
+            # "As if it was", "has fallen"
+            if "if" in low[max(0, at - 6) : at] or (low[at] in ("has", "have") and follows not in _OBJECTS):
+                continue
             if token.kind == "auxiliary" and follows != "mark":
-                yield at, f"{token.text} not"
+                # "Not a few" are more; "can" is a noun, too.
+                is_clear = (
+                    following not in self._words.not_denied
+                    and " ".join(low[at + 1 : at + 3]) not in _FEW
+                    and (before is None or before.lemma not in ("as", "what"))
+                )
+                if is_clear and (low[at] in _LINKING or (low[at] == "can" and following == "be")):
+                    yield at, f"{token.text} not"
             elif (
                 token.kind == "other"
-                and (denied := self._words.negated.get(low[at])) is not None
+                and low[at] in self._words.verbs
+                and (denied := self._words.negated[low[at]])
                 and before is not None
                 and before.kind == "noun"
-                and follows != "noun"
+                and follows not in ("noun", *(["mark"] if denied.startswith("do") else []))
                 and before.plural >= denied.startswith("do ")
                 and before.plural <= (not denied.startswith("does "))
             ):
                 yield at, denied
+
+
+def _names(words: Sequence[str]) -> set[int]:
+    """Return the indices of words in quotes, and of those with a capital inside a sentence."""
+    names: set[int] = set()
+    quoted = False
+    for at, word in enumerate(words):
+        if word in ("“", "”", '"'):
+            quoted = word == "“" or (word == '"' and not quoted)
+        elif quoted or (word[:1].isupper() and at and words[at - 1] not in (".", "!", "?", ":", "”", '"')):
+            names.add(at)
+    return names
 
 
 _FINITE = {"VBZ": "does", "VBP": "do", "VBD": "did"}
@@ -224,7 +349,14 @@ def read_doc(doc: Doc, words: WordLists) -> ReadCaption:
     """
     return ReadCaption(
         tuple(
-            Token(token.text, token.whitespace_, _kind(token, words), token.lemma_.lower(), token.tag_ == "NNS")
+            Token(
+                token.text,
+                token.whitespace_,
+                _kind(token, words),
+                token.lemma_.lower(),
+                token.tag_ == "NNS",
+                token.dep_ != "compound" and all(child.dep_ != "compound" for child in token.children),
+            )
             for token in doc
         ),
         tuple(token.i for token in doc if _is_relation(token, words)),
@@ -260,7 +392,9 @@ def _is_relation(token: Parsed, words: WordLists) -> bool:
         return token.pos_ in ("NOUN", "ADJ")
     objects = [child for child in token.children if child.dep_ == "pobj"]
     # "on top of", "on the left": the side is what says where.
-    return token.pos_ == "ADP" and any(child.lower_ not in _SIDES for child in objects)
+    return token.pos_ == "ADP" and any(
+        child.lower_ not in _SIDES and words.has_opposite(token.lower_, child.lemma_.lower()) for child in objects
+    )
 
 
 def _parsed_phrases(doc: Doc, words: WordLists) -> Iterator[tuple[int, int]]:

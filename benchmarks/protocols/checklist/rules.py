@@ -16,12 +16,16 @@ from typing import Literal, TypeVar
 from .captions import ReadCaption, Token, WordLists, cased, ended, replaced, sentences, words_of, written
 from .readers import CaptionReader
 
-VERSION = 1
+VERSION = 2
 """Raised when a rule changes."""
 
 Expected = Literal["fall", "stay", "game"]
 _JOINING = re.compile(r"(?<=\w)[-'’.,:](?=\w)|['’](?=(?:s|t|re|ve|ll|d|m)\b)")
-_MARK = re.compile(r"[^\w\s]|_")
+_REFERS = re.compile(
+    r"(?:It|Its|They|Their|Them|He|His|She|Her|This|That|These|Those|Both|Another|Other|Others|All|Each|One|Some|Most|"
+    r"Also|However|Additionally|Similarly|Instead|Then)\b"
+)
+_MARK = re.compile(r"[^\w\s#$%&*+/<=>@^|~°]|_")
 SiteT = TypeVar("SiteT")
 
 
@@ -115,8 +119,10 @@ class RuleInput:
         return sites[self.pick(purpose, len(sites))]
 
     def is_new(self, noun: str) -> bool:
-        """Return whether neither caption nor references contain a noun, singular or plural."""
-        return self.said.isdisjoint((noun, self.corpus.words.plural(noun)))
+        """Return whether neither caption nor references contain a noun or its synonym, singular or plural."""
+        words = self.corpus.words
+        nouns = (noun, words.synonyms.get(noun, noun))
+        return self.said.isdisjoint((*nouns, *map(words.plural, nouns)))
 
 
 Change = Callable[[RuleInput], str]
@@ -139,7 +145,11 @@ def object_replaced(caption: RuleInput) -> str:
     """Replace an object by another of its kind that neither the caption nor a reference names."""
     corpus, words = caption.corpus, caption.corpus.words
     sites: list[tuple[int, list[str]]] = []
-    for at, token in enumerate(caption.read.tokens):
+    tokens = caption.read.tokens
+    for at, token in enumerate(tokens):
+        # A "school of fish" is no museum.
+        if not token.head or [token.text for token in tokens[at + 1 : at + 2]] == ["of"]:
+            continue
         if token.kind != "noun" or token.lemma in words.never_replaced:
             continue
         for tier in corpus.reader.sisters(token.lemma):
@@ -154,8 +164,8 @@ def object_replaced(caption: RuleInput) -> str:
 def attribute_replaced(caption: RuleInput) -> str:
     """Replace a colour or material by another, a size, age or state by its opposite; never by a reference's word."""
     sites: list[tuple[int, list[str]]] = []
-    for at, token in enumerate(caption.read.tokens):
-        others = _other_attributes(token, caption.corpus.words) if token.kind == "adjective" else []
+    for at, noun in caption.read.modifiers:
+        others = _other_attributes(caption.read.tokens, at, noun, caption.corpus.words)
         if fitting := [word for word in others if word not in caption.said]:
             sites.append((at, fitting))
     at, fitting = caption.choose(
@@ -169,7 +179,12 @@ def attribute_replaced(caption: RuleInput) -> str:
 def relation_replaced(caption: RuleInput) -> str:
     """Replace a preposition or a side by its opposite."""
     at = caption.choose("relation_replaced", caption.read.relations, "has no preposition or side with an opposite")
-    return _with(caption, at, caption.corpus.words.opposites[caption.read.tokens[at].text.lower()])
+    tokens, opposites = caption.read.tokens, caption.corpus.words.opposites
+    word, end = tokens[at].text.lower(), at + 1
+    if word == "in":
+        word, end = "in front of", at + 3
+    pieces = [(token.text, token.space) for token in tokens]
+    return written([*pieces[:at], (cased(opposites[word], tokens[at].text), tokens[end - 1].space), *pieces[end:]])
 
 
 def number_replaced(caption: RuleInput) -> str:
@@ -189,16 +204,18 @@ def number_replaced(caption: RuleInput) -> str:
 
 def attributes_swapped(caption: RuleInput) -> str:
     """Swap two adjectives of one sentence that modify different nouns."""
-    tokens, read = caption.read.tokens, caption.read
-    usable = [pair for pair in read.modifiers if tokens[pair[0]].text.lower() not in caption.corpus.words.not_swapped]
+    tokens, read, words = caption.read.tokens, caption.read, caption.corpus.words
+    said = Counter((read.sentence_of[at], token.text.lower()) for at, token in enumerate(tokens))
+    usable = [pair for pair in read.modifiers if said[read.sentence_of[pair[0]], tokens[pair[0]].text.lower()] == 1]
     pairs = [
         (first, second)
         for (first, noun), (second, other) in combinations(usable, 2)
-        if noun != other
+        if tokens[noun].lemma != tokens[other].lemma
         and read.sentence_of[first] == read.sentence_of[second]
-        and tokens[first].text.lower() != tokens[second].text.lower()
+        and tokens[second].text.lower() in _other_attributes(tokens, first, noun, words)
+        and tokens[first].text.lower() in _other_attributes(tokens, second, other, words)
     ]
-    first, second = caption.choose("attributes_swapped", pairs, "has no sentence with adjectives of two nouns")
+    first, second = caption.choose("attributes_swapped", pairs, "has no sentence with like adjectives of two nouns")
     word, other = tokens[first].text, tokens[second].text
     by = {first: _in_place_of(word, other), second: _in_place_of(other, word)}
     return replaced(tokens, by, caption.corpus.words)
@@ -212,20 +229,32 @@ def negation(caption: RuleInput) -> str:
 
 def synonym(caption: RuleInput) -> str:
     """Replace a noun by a synonym."""
-    synonyms = caption.corpus.words.synonyms
-    sites = [at for at, token in enumerate(caption.read.tokens) if token.kind == "noun" and token.lemma in synonyms]
+    synonyms, said = caption.corpus.words.synonyms, words_of(caption.text)
+    sites = [
+        at
+        for at, token in enumerate(caption.read.tokens)
+        if token.kind == "noun" and token.head and (other := synonyms.get(token.lemma))
+        # "Bushes and shrubs" would be "bushes and bushes".
+        if said.isdisjoint((other, caption.corpus.words.plural(other)))
+    ]
     at = caption.choose("synonym", sites, "has no noun of the list of synonyms")
     return _with_noun(caption, at, synonyms[caption.read.tokens[at].lemma])
 
 
-def _other_attributes(token: Token, words: WordLists) -> list[str]:
-    word = token.text.lower()
+def _other_attributes(tokens: Sequence[Token], at: int, noun: int, words: WordLists) -> list[str]:
+    """Return what the adjective at ``at`` can be replaced by before the noun at ``noun``."""
+    word = tokens[at].text.lower()
     colour = words.spellings.get(word, word)
     if colour in words.colours:
-        return [other for other in words.colours if other != colour]
-    if word in words.antonyms:
-        return [words.antonyms[word]]
-    return [other for other in words.materials if other != word] if word in words.materials else []
+        shaded = at > 0 and tokens[at - 1].text.lower() in words.shades
+        return [other for other in words.colours[colour] if not shaded or other not in ("black", "white")]
+    if word in ("light", "dark") and tokens[at + 1].text.lower() in words.colours:
+        return ["dark" if word == "light" else "light"]
+    opposites = words.antonyms.get(word, {}).items()
+    return [
+        *(other for other, nouns in opposites if not nouns or tokens[noun].lemma in nouns),
+        *words.materials.get(word, ()),
+    ]
 
 
 def _with_noun(caption: RuleInput, at: int, noun: str) -> str:
@@ -251,15 +280,18 @@ def object_left_out(caption: RuleInput) -> str:
     none = "has no prepositional phrase that can be left out"
     start, end = caption.choose("object_left_out", caption.read.phrases, none)
     pieces = [(token.text, token.space) for token in caption.read.tokens]
-    # The space after the phrase moves to the word before it.
-    pieces[start - 1] = (pieces[start - 1][0], pieces[end - 1][1])
+    if pieces[end - 1][0] == ",":
+        pieces[end] = (pieces[end][0][:1].upper() + pieces[end][0][1:], pieces[end][1])
+    else:
+        # The space after the phrase moves to the word before it.
+        pieces[start - 1] = (pieces[start - 1][0], pieces[end - 1][1])
     return written(pieces[:start] + pieces[end:])
 
 
 def sentence_made_up(caption: RuleInput) -> str:
     """Append a sentence of another image that shares no noun with the caption or references."""
     donors = caption.corpus.donors
-    first = caption.pick("sentence_made_up", len(donors))
+    first = caption.pick("sentence_made_up", max(1, len(donors)))
     nouns, plural = caption.read.nouns, caption.corpus.words.plural
     for donor in (*donors[first:], *donors[:first]):
         if (
@@ -268,7 +300,7 @@ def sentence_made_up(caption: RuleInput) -> str:
             and caption.said.isdisjoint(form for noun in donor.nouns for form in (noun, plural(noun)))
         ):
             return f"{ended(caption.text)} {donor.sentence[:1].upper()}{ended(donor.sentence)[1:]}"
-    raise NothingToChange("shares a noun with every sentence of other images")
+    raise NothingToChange("shares a noun with every sentence about objects of other images")
 
 
 def words_shuffled(caption: RuleInput) -> str:
@@ -327,6 +359,8 @@ def sentence_order(caption: RuleInput) -> str:
     first, *others = caption.sentences
     if not others or [*others, first] == [first, *others]:
         raise NothingToChange("has one sentence alone")
+    if _REFERS.match(others[0]):
+        raise NothingToChange("has a second sentence that refers to the first")
     return " ".join([*others[:-1], ended(others[-1]), first])
 
 
