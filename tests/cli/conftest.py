@@ -48,6 +48,18 @@ class Outcome:
 Bench = Callable[..., Outcome]
 
 
+def cells_of(text: str) -> list[list[str]]:
+    """Return the cells of the tables in a text, row by row, without their first two lines."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows[2:]]
+
+
+def run_below(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the folder of the only run below a folder, and its record."""
+    (file,) = folder.rglob("run.json")
+    return file.parent, json.loads(file.read_text())
+
+
 @pytest.fixture
 def bench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     """Return a function that runs ``bench`` in a folder of its own; argparse's exit is its exit code."""

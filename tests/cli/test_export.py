@@ -17,7 +17,7 @@ from lm_eval.utils import get_latest_filename, get_results_filenames
 
 from capbench.benchmarks.tables.export_rows import COLUMNS
 
-from .conftest import Bench
+from .conftest import Bench, run_below
 
 THEIRS = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "other_harnesses" / "lm_eval"
 
@@ -50,17 +50,12 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., None]
     return run
 
 
-def record_below(folder: Path) -> dict:
-    (path,) = folder.rglob("run.json")
-    return json.loads(path.read_text())
-
-
 def lines_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_table_has_the_values_of_the_record(bench, runs: Path, tmp_path: Path):
-    record = record_below(runs)
+    _, record = run_below(runs)
     done = bench("export", "csv", runs, "-o", "out/results.csv")
     assert (done.code, done.err) == (0, "")
     with (tmp_path / "out" / "results.csv").open(newline="") as lines:
@@ -80,12 +75,11 @@ def test_table_has_the_values_of_the_record(bench, runs: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("fmt", ["csv", "latex", "parquet", "lm-eval"])
 def test_record_that_was_edited_is_left_out_of_every_export(bench, runs: Path, fmt: str):
-    (path,) = runs.rglob("run.json")
-    record = json.loads(path.read_text())
+    folder, record = run_below(runs)
     record["results"]["small"]["rouge_l.kendall_b,none"] = 0.9876
-    path.write_text(json.dumps(record))
+    (folder / "run.json").write_text(json.dumps(record))
     bench("export", fmt, runs, "-o", "out").failed(
-        1, f"left out: {path}: was edited by hand: its checksum does not match its content"
+        1, f"left out: {folder}/run.json: was edited by hand: its checksum does not match its content"
     )
     assert not Path("out").exists()
 
@@ -115,6 +109,12 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
         (("export", "csv", "runs", "--samples", "-o", "t"), 2, "--samples goes with --push_to_hub"),
         (("export", "csv", "runs", "-o", "t", "--metrics", "cider"), 2, "--metrics goes with lm-eval"),
         (("export", "runs"), 2, "Without one, --push_to_hub OWNER/NAME is needed"),
+        (("export", "pairs", "-o", "x"), 2, "bench export pairs --tasks NAME -o FILE"),
+        (("export", "pairs", "runs", "-o", "x", "--tasks", "small"), 2, "--tasks goes with"),
+        (("export", "pairs", "-o", "x", "--tasks", "small", "--answers", "y"), 2, "--answers goes with prompts"),
+        (("export", "pairs", "-o", "x", "--tasks", "small", "--text_only"), 2, "--text_only goes with lm-eval"),
+        (("export", "csv", "runs", "-o", "x", "--model", "m"), 2, "--model goes with pairs, prompts"),
+        (("export", "pairs", "-o", "none/x", "--tasks", "iiw_400", "--model", "iiw-p5b"), 2, "none/x: cannot be"),
     ],
 )
 def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, message: str):
@@ -128,7 +128,7 @@ def test_table_that_cannot_be_written_is_an_error(bench, runs: Path):
 
 def test_files_have_the_date_of_the_run_and_the_keys_of_lm_evals_and_can_be_imported_again(bench, caption):
     caption("model", r0="a dog runs over the grass", r1="a café")
-    date = datetime.fromtimestamp(record_below(Path("runs"))["date"], UTC)
+    date = datetime.fromtimestamp(run_below(Path("runs"))[1]["date"], UTC)
     assert bench("export", "lm-eval", "runs", "-o", "out").code == 0
     (ours,) = Path("out/model").glob("results_*.json")
     assert ours.name == f"results_{date:%Y-%m-%dT%H-%M-%S.%f}.json"
@@ -196,5 +196,5 @@ def test_no_model_is_written_outside_the_folder(bench, caption, model: str, tmp_
 
 def test_folder_that_cannot_be_written_is_named(bench: Bench, write_task: Callable[..., Path], tmp_path: Path):
     (tmp_path / "file").write_text("")
-    done = bench("export", "lm-eval", "--tasks", "small", "-o", tmp_path / "file", "--include_path", write_task())
-    assert (done.code, "file/capbench_small: cannot be written" in done.err) == (2, True)
+    tasks = ("--tasks", "small", "--include_path", write_task())
+    bench("export", "lm-eval", *tasks, "-o", tmp_path / "file").failed(2, "file/capbench_small: cannot be written")

@@ -164,22 +164,6 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
     bench("export", "pairs", *options).failed(2, "needs a model that writes captions")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("pairs",), "-o PATH is missing"),
-        (("pairs", "-o", "x"), "bench export pairs --tasks NAME -o FILE"),
-        (("pairs", "runs", "-o", "x", "--tasks", "small"), "--tasks goes with"),
-        (("pairs", "-o", "x", "--tasks", "small", "--answers", "y"), "--answers goes with prompts"),
-        (("pairs", "-o", "x", "--tasks", "small", "--text_only"), "--text_only goes with lm-eval"),
-        (("csv", "runs", "-o", "x", "--model", "m"), "--model goes with pairs, prompts"),
-        (("pairs", "-o", "none/x", "--tasks", "iiw_400", "--model", "iiw-p5b"), "none/x: cannot be written"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(bench, arguments: tuple[str, ...], message: str):
-    bench("export", *arguments).failed(2, message)
-
-
 def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, tmp_path: Path):
     folder = with_images(write_task())
     facts = [{"image_name": f"{n}.jpg", "oracle_caption": "t", "oracle_facts": ["f", f"{n}"]} for n in range(4)]

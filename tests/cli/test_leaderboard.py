@@ -2,29 +2,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Protocol
 
 from finished_runs import make_record, write_record
 
 from capbench.benchmarks.leaderboard.formats import BEGIN, END
 
-
-class Bench(Protocol):
-    def __call__(self, *arguments: object) -> Any: ...
+from .conftest import Bench
 
 
 def test_leaderboard_of_real_runs_is_built_checked_and_compared(run_small: Bench, bench: Bench, tmp_path: Path):
-    assert run_small("--metrics", "length,bleu_1").code == 0
+    run_small("--metrics", "length,bleu_1").succeeded()
     places = ("--runs", tmp_path / "runs", "--output", tmp_path / "board")
     built = bench("leaderboard", "build", *places)
     assert (built.code, built.err) == (0, "")
     assert built.out == f"1 table of 1 run, written to {tmp_path / 'board'}\n"
     page = (tmp_path / "board/README.md").read_text(encoding="utf-8")
     assert "## small" in page and "BLEU-1" in page
-    checked = bench("leaderboard", "check", *places)
-    assert checked.code == 0 and "is up to date with the runs" in checked.out
-    same = bench("leaderboard", "diff", tmp_path / "board", tmp_path / "board/leaderboard.json")
-    assert same.code == 0 and "No changes." in same.out
+    bench("leaderboard", "check", *places).succeeded("is up to date with the runs")
+    bench("leaderboard", "diff", tmp_path / "board", tmp_path / "board/leaderboard.json").succeeded("No changes.")
 
 
 def test_letters_are_said_to_be_of_the_tests_that_made_them(bench: Bench, tmp_path: Path):

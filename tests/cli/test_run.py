@@ -25,6 +25,8 @@ from capbench.errors import UsageError
 from capbench.metrics.clair import PROMPT
 from capbench.metrics.judging import fill
 
+from .conftest import cells_of
+
 _BENCH = "import sys; from capbench.cli.main import main; sys.exit(main())"
 
 
@@ -83,8 +85,7 @@ def test_missing_data_exits_1_saying_what_is_missing_where_to_put_it_and_how_to_
 
 def test_metric_that_fails_leaves_the_others_printed_and_written_and_exits_1(run_small, user_metrics, tmp_path: Path):
     done = run_small("--metrics", "broken", "length").failed(1)
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.out.splitlines()[2:]]
-    assert rows == [
+    assert cells_of(done.out) == [
         ["small", "Broken", "τ-b ↑", "-", "0", "the model is gone"],
         ["", "length", "τ-b ↑", "0.6667", "4", ""],
     ]
@@ -120,11 +121,6 @@ def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_
     assert not list(tmp_path.rglob("run.json"))
 
 
-def test_what_cannot_be_written_is_named(run_small, tmp_path: Path):
-    (tmp_path / "runs").write_text("a file")
-    run_small().failed(1, "the run cannot be written to", "Name another folder with --output_path.")
-
-
 # --- bars, pipes and signals
 
 
@@ -142,13 +138,6 @@ def test_full_disk_under_the_output_is_an_error_in_one_line():
         done = subprocess.run([sys.executable, "-c", _BENCH, "ls", "tasks"], stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 1
     assert done.stderr == b"bench: error: [Errno 28] No space left on device\n"
-
-
-def test_head_takes_the_first_line_without_a_word_on_stderr():
-    command = f"{sys.executable} -c '{_BENCH}' ls tasks | head -1"
-    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[:2] == ["task", "protocol"]
-    assert done.stderr == ""
 
 
 _PROGRAM = """
@@ -321,15 +310,6 @@ def test_run_on_which_the_model_failed_is_written_and_shown_exits_1_and_is_compl
     done = caption("--model", "unsteady").succeeded()
     assert "incomplete" not in done.err + done.out
     assert Unsteady.asked[4:] == ["r1"]
-
-
-def test_store_that_is_no_database_is_moved_aside_whole(caption, unsteady, tmp_path, caplog):
-    notes = "these are notes, not a database " * 50
-    (tmp_path / "notes").write_text(notes)
-    caption("--model", "unsteady", "--store", tmp_path / "notes")
-    (aside,) = tmp_path.glob("notes.damaged-*")
-    assert aside.read_text() == notes
-    assert f"{tmp_path / 'notes'}: file is not a database. It was moved to {aside}" in caplog.text
 
 
 def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption, tmp_path: Path):

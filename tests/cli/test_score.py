@@ -11,6 +11,8 @@ import pytest
 
 import capbench
 
+from .conftest import cells_of
+
 ROWS = [
     {"id": "a", "image": "1.jpg", "candidate": "a dog runs over grass", "references": ["a dog runs on grass"]},
     {"id": "b", "image": "2.jpg", "candidate": "zwei Hündchen 🐕", "references": ["two dogs", "dogs"]},
@@ -56,7 +58,7 @@ def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, 
         "counted as empty: 1 × candidate is not valid UTF-8 (first: surrogate)",
     ]
     assert done.err.startswith("left out: 1 × row not JSON: ")
-    (length, bleu) = ([cell.strip() for cell in row.split("|")[1:-1]] for row in done.out.splitlines()[2:])
+    length, bleu = cells_of(done.out)
     # 5, 3 and 3 words, and four times none.
     assert length == ["length", "length", "1.571429", "mean", "7", "4"]
     assert bleu[0::4] == ["bleu_1", "7"]
@@ -64,8 +66,7 @@ def test_bad_rows_are_counted_with_their_place_and_the_others_are_scored(bench, 
     done = bench("score", jsonl, "--metrics", "length", "bleu_1", "--empty_caption", "leave_out").succeeded()
     assert "left out: 1 × candidate is null (first: null)" in done.err
     assert "counted as empty" not in done.err
-    length = [cell.strip() for cell in done.out.splitlines()[2].split("|")[1:-1]]
-    assert length == ["length", "length", "3.666667", "mean", "3", "0"]
+    assert cells_of(done.out)[0] == ["length", "length", "3.666667", "mean", "3", "0"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])

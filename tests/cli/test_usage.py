@@ -92,12 +92,6 @@ def test_wrong_usage_exits_2_and_says_what_is_wrong(bench, arguments: str, messa
     assert not (tmp_path / "results").exists()
 
 
-def test_unknown_adapter_argument_names_those_there_are(bench):
-    bench("run", "--task", "iiw_400", "--model", "captions:x.jsonl", "--model_args", "pretraned=x").failed(
-        2, "adapter 'captions': got an unexpected keyword argument 'pretraned'", "Its arguments: path, name, subset."
-    )
-
-
 # -- Which engine the options ask for
 
 

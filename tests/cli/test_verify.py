@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -20,12 +21,9 @@ from capbench.benchmarks.store.store import default_store_path
 from capbench.errors import MetricError
 from capbench.metrics.golden import read_golden
 
+from .conftest import cells_of, run_below
+
 KEPT = Path(__file__).parents[2] / "results" / "runs"
-
-
-def table(text: str) -> list[list[str]]:
-    """Return the rows of a table, without its head."""
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
 
 
 def number(cell: str) -> float | str:
@@ -39,8 +37,8 @@ def again(done) -> tuple[dict[str, str], dict[str, float | str]]:
     """Return how each run came out again, and the largest difference of each metric, or what is said of it."""
     runs, _, metrics = done.out.strip().partition("\n\n")
     return (
-        {Path(row[0]).parent.name: row[2] for row in table(runs)},
-        {row[1]: number(row[2]) for row in table(metrics)},
+        {Path(row[0]).parent.name: row[2] for row in cells_of(runs)},
+        {row[1]: number(row[2]) for row in cells_of(metrics)},
     )
 
 
@@ -75,11 +73,11 @@ def captioned(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Call
     return run
 
 
-def change(run: Path, metric: str, values: list[float | None]) -> None:
-    """Change the scores of captions, and seal the run again: somebody who knows how it is done."""
+def change(run: Path, column: str, values: list[Any]) -> None:
+    """Change a column of the samples, and seal the run again: somebody who knows how it is done."""
     samples = pyarrow.parquet.read_table(run / "samples.parquet")
-    column = samples.column_names.index(metric)
-    changed = samples.set_column(column, metric, pyarrow.array(values, pyarrow.float64()))
+    place = samples.column_names.index(column)
+    changed = samples.set_column(place, column, pyarrow.array(values, samples.schema.field(column).type))
     pyarrow.parquet.write_table(changed, run / "samples.parquet")
     seal(run)
 
@@ -91,12 +89,12 @@ def test_run_as_it_was_written_is_sound(bench, rated: Path):
     for place in (rated, rated / "run.json", rated.parents[2]):
         done = bench("verify", place)
         assert (done.code, done.err) == (0, "")
-        assert table(done.out) == [[str(rated), "intact (run.json and 1 file)"]]
+        assert cells_of(done.out) == [[str(rated), "intact (run.json and 1 file)"]]
 
 
 def test_kept_runs_are_sound(bench):
     done = bench("verify", KEPT).succeeded()
-    verdicts = [row[1] for row in table(done.out)]
+    verdicts = [row[1] for row in cells_of(done.out)]
     assert verdicts == ["intact (run.json and 1 file)"] * 11
 
 
@@ -114,7 +112,7 @@ def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_othe
     (runs / "cut/run.json").write_text("{")
 
     done = bench("verify", runs).failed(1)
-    verdicts = {Path(run).name: verdict for run, verdict in table(done.out)}
+    verdicts = {Path(run).name: verdict for run, verdict in cells_of(done.out)}
     assert verdicts.pop("cut").startswith("run.json: cannot be read as a run")
     assert verdicts == {
         "edited": f"run.json: was edited by hand: its checksum does not match its content. {REMEDY}",
@@ -132,11 +130,11 @@ def test_picture_that_was_changed_or_is_missing_is_named(bench, tmp_path: Path):
     for name in names:
         (run / name).write_bytes(b"a picture")
     seal(run)
-    assert table(bench("verify", run).out)[0][1] == "intact (run.json and 2 files)"
+    assert cells_of(bench("verify", run).out)[0][1] == "intact (run.json and 2 files)"
     (run / names[0]).write_bytes(b"another")
     (run / names[1]).unlink()
     done = bench("verify", run).failed(1)
-    (changed, missing) = table(done.out)[0][1].split("; ")
+    (changed, missing) = cells_of(done.out)[0][1].split("; ")
     assert changed == f"{names[0]}: was changed after the run: its SHA-256 differs from that in run.json"
     assert missing == f"{names[1]}: is missing"
 
@@ -146,7 +144,7 @@ def test_older_records_are_held_against_what_they_have(bench, rated: Path, tmp_p
     del record["files"], record["checksum"]
     (rated / "run.json").write_text(json.dumps(record))
     done = bench("verify", rated).succeeded()
-    assert table(done.out)[0][1] == "fingerprint matches (older record, without checksums)"
+    assert cells_of(done.out)[0][1] == "fingerprint matches (older record, without checksums)"
 
 
 def test_place_without_runs_is_refused(bench, tmp_path: Path):
@@ -199,9 +197,9 @@ def test_metric_that_cannot_be_scored_here_is_told_and_speaks_against_nothing(be
     graphs.unlink()
     done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks").succeeded()
     runs, metrics = done.out.strip().split("\n\n")
-    ((_, _, verdict),) = table(runs)
+    ((_, _, verdict),) = cells_of(runs)
     assert verdict == f"the same; not checkable: {metric}".replace(str(graphs), graphs.name)
-    first, second = table(metrics)
+    first, second = cells_of(metrics)
     assert first[1:] == ["length", "0"]
     assert second[2].startswith("not checkable: recorded scene graphs: graphs.jsonl: there is no such file")
 
@@ -210,10 +208,7 @@ def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned
     run = captioned()
     samples = pyarrow.parquet.read_table(run / "samples.parquet")
     texts = ["a dog runs over the grass", *samples["candidate"].to_pylist()[1:]]
-    place = samples.column_names.index("candidate")
-    changed = samples.set_column(place, "candidate", pyarrow.array(texts, pyarrow.string()))
-    pyarrow.parquet.write_table(changed, run / "samples.parquet")
-    seal(run)
+    change(run, "candidate", texts)
     done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks").failed(1)
     runs, metrics = again(done)
     assert runs == {"model": "differs: rouge_l, cider, length"}
@@ -266,10 +261,10 @@ def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tm
     assert (done.code, runs) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
     assert str(metrics["clip_s"]).endswith(f"; {message}")
 
-    (path,) = (tmp_path / "runs").rglob("run.json")
-    assert json.loads(path.read_text())["config"]["allow_outside"] == ["private"]
-    scores = pyarrow.parquet.read_table(path.with_name("samples.parquet"))["clip_s"].to_pylist()
-    change(path.parent, "clip_s", [scores[0] + 0.5, *scores[1:]])
+    folder, record = run_below(tmp_path / "runs")
+    assert record["config"]["allow_outside"] == ["private"]
+    scores = pyarrow.parquet.read_table(folder / "samples.parquet")["clip_s"].to_pylist()
+    change(folder, "clip_s", [scores[0] + 0.5, *scores[1:]])
     done = bench(*arguments)
     runs, metrics = again(done)
     assert (done.code, runs) == (1, {"shapes-clip": "differs: clip_s; not checkable: clip_s"})
@@ -297,10 +292,9 @@ def test_value_that_the_run_could_not_compute_is_missing_with_its_reason(bench, 
 
 def test_result_that_cannot_be_defined_here_is_missing_with_its_reason(bench, run_small, tmp_path: Path):
     assert run_small("--limit", 1).code == 0
-    (path,) = (tmp_path / "runs").rglob("run.json")
-    record = json.loads(path.read_text())
+    folder, record = run_below(tmp_path / "runs")
     record["results"]["small"]["length.kendall_b,none"] = 0.9
-    seal(path.parent, record)
+    seal(folder, record)
     done = bench("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
     assert (done.code, again(done)) == (
         1,
@@ -320,11 +314,10 @@ def test_run_without_captions_is_not_checkable(bench, captioned, tmp_path: Path,
 @pytest.mark.parametrize("content", ["scores", "none"])
 def test_captions_of_the_data_need_not_be_kept(bench, run_small, tmp_path: Path, content: str):
     assert run_small("--log_samples", content).code == 0
-    (path,) = (tmp_path / "runs").rglob("run.json")
     arguments = ("verify", "runs", "--again", "--include_path", tmp_path / "tasks")
     assert again(bench(*arguments)) == ({"no-model": "the same"}, {"length": 0.0})
     if content == "scores":
-        change(path.parent, "length", [2, 3, 4, 6])
+        change(run_below(tmp_path / "runs")[0], "length", [2, 3, 4, 6])
         assert again(bench(*arguments)) == ({"no-model": "differs: length"}, {"length": 1.0})
 
 
@@ -370,15 +363,10 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Component]]:
     return leave
 
 
-def by_component(out: str) -> dict[str, list[str]]:
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines()[2:] if "|" in line]
-    return {row[0]: row[1:] for row in rows}
-
-
 def test_this_machine_computes_what_released_code_printed(bench, only):
     only(*CHEAP)
     done = bench("verify", "--parity").succeeded()
-    row_of = by_component(done.out)
+    row_of = {name: cells for name, *cells in cells_of(done.out)}
     assert list(row_of) == list(CHEAP)
     assert {row[-1] for row in row_of.values()} == {"ok"}
     assert row_of["CIDEr"][:2] == ["pycocoevalcap 1.2 (cider)", "221"]
@@ -407,8 +395,9 @@ def test_other_golden_value_differs_by_so_much_and_the_exit_code_is_1(bench, mon
     chosen = [component for component in parity.all_components() if component.name in ("ROUGE-L", "CIDEr")]
     monkeypatch.setattr(parity, "all_components", lambda: chosen)
     done = bench("verify", "--parity").failed(1)
-    assert by_component(done.out)["ROUGE-L"][2:] == ["0.25", "1e-09", "differs"]
-    assert by_component(done.out)["CIDEr"][-1] == "ok"
+    row_of = {name: cells for name, *cells in cells_of(done.out)}
+    assert row_of["ROUGE-L"][2:] == ["0.25", "1e-09", "differs"]
+    assert row_of["CIDEr"][-1] == "ok"
     assert "1 of 2 components reproduce released code; 1 differ, 0 were not run." in done.out
 
 
@@ -419,7 +408,7 @@ def test_what_is_missing_is_named_and_no_failure(bench, monkeypatch: pytest.Monk
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     only("SPICE and soft-SPICE of graphs", "BERTScore", "MID")
     done = bench("verify", "--parity").succeeded()
-    row_of = by_component(done.out)
+    row_of = {name: cells for name, *cells in cells_of(done.out)}
     assert row_of["SPICE and soft-SPICE of graphs"][1:4] == ["0", "", "1e-05"]
     assert row_of["SPICE and soft-SPICE of graphs"][-1].startswith("not run: ")
     assert "pip install" in row_of["SPICE and soft-SPICE of graphs"][-1]
