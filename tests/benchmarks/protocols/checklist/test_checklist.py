@@ -25,6 +25,7 @@ from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.bootstrap import resample_values
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.influence import Ratio, ratio_intervals
+from capbench.benchmarks.tables.results import printed_tables
 from capbench.cli.main import main
 from capbench.errors import DataError, UsageError
 from capbench.metrics import Context, Items, Metric, Scores
@@ -243,6 +244,10 @@ def test_captions_that_score_0_unchanged_are_not_counted():
     result_of = {(result.metric, result.category, result.statistic): result for result in run.results}
     assert 0 < sum(score > 1e-6 for score in clean) == result_of["cider", "end_cut", "falls"].n < 10
     assert result_of["cider", "end_cut", "change"].n == result_of["rouge_l", "end_cut", "falls"].n == 20
+    (_, printed), _ = printed_tables([run], lambda _: "")
+    counts = {row["Change"]: row["n"] for row in printed}
+    assert counts["end cut: falls"] == f"{result_of['cider', 'end_cut', 'falls'].n}-20"
+    assert counts["blank: × clean mean"] == "20"
     letters = {metric: run.record.letters(result_of[metric, "end_cut", "falls"]) for metric in metrics}
     assert letters["cider"] == ""
     assert letters["rouge_l"]

@@ -95,6 +95,8 @@ def test_what_is_denied_joined_or_said_of_to_be_is_left():
     assert caption.modifiers == ()
     assert caption.phrases == ()
     assert [token.kind for token in caption.tokens[5:8]] == ["other", "mark", "other"]
+    # Of "angle shot" neither noun is one by itself.
+    assert [token.head for token in caption.tokens[7:]] == [False, False]
 
 
 def test_wordnet_has_sisters_of_things_by_their_first_senses():
