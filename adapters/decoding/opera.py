@@ -293,14 +293,14 @@ class Completed:
 _ATTENTION = "capbench_watched"
 
 
+@dataclass
 class Watch:
     """Sees how the last layer attends, the largest of its heads."""
 
-    def __init__(self) -> None:
-        self.weights: torch.Tensor | None = None
-        """``[queries, keys]`` of the last pass through the model, or None."""
-        self.on = False
-        """Whether it looks: an instruction would cost its length squared."""
+    weights: torch.Tensor | None = None
+    """``[queries, keys]`` of the last pass through the model, or None."""
+    on: bool = False
+    """Whether it looks: an instruction would cost its length squared."""
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def _read(row: Mapping[str, Any]) -> tuple[int, float]:
     score = _number("score", row["score"])
     if abs(score) > _LARGEST:
         raise ValueError(f"'score' is beyond 32 bits: {score:g}")
-    return _key(_slashed(image), box, text), score
+    return _key(image.replace("\\", "/"), box, text), score
 
 
 def _number(name: str, value: Any) -> float:
@@ -135,10 +135,6 @@ def _number(name: str, value: Any) -> float:
         return parse_number(value)
     except (OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"'{name}' {error}") from error
-
-
-def _slashed(path: str) -> str:
-    return path.replace("\\", "/")
 
 
 def _key(image: str, box: Box | None, text: str) -> int:
