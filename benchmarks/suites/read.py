@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from ...errors import TaskError, UsageError, did_you_mean
-from ...tasks.schema import faults_of
+from ...tasks.schema import Strict, faults_of
 from ...tasks.yaml_files import parse
 from ..published.values import Published, find
 
@@ -23,12 +23,6 @@ REFERENCES = "references"
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
-
-
-class Strict(BaseModel):
-    """A part of a suite: other keys are errors, and nothing is changed later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SuiteColumn(Strict):
