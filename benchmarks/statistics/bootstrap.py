@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -404,10 +404,9 @@ class Fork:
             signal.signal(number, signal.SIG_DFL)
         # Only the parent reads: if it is gone, sending fails and the process ends.
         self._here.close()
-        try:
+        # After an error the parent computes the block again, and raises it.
+        with suppress(Exception):
             there.send(self._make())
-        except Exception:  # noqa: BLE001 - the parent computes the block again and raises the error
-            os._exit(1)
 
     def made(self) -> Found | None:
         """Return the block; None if the process ended before it sent it."""

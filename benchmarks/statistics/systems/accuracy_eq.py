@@ -158,7 +158,7 @@ class _Pairs:
         counted = np.where(within > 0, drawn, 0.0)
         if not counted.any():
             raise UndefinedStatistic("no two captions are of one group")
-        share = counted / np.where(within > 0, within, 1.0) / counted.sum()
+        share = counted / np.maximum(within, 1.0) / counted.sum()
         return of_pair * share[self.group[self.rows[:, 0]]], float((own * share).sum())
 
 

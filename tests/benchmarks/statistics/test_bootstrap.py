@@ -53,6 +53,16 @@ def intervals(
     return {name: values.interval(level) for name, values in resampled.items()}
 
 
+def test_resamples_of_several_raters_are_the_means_of_their_own():
+    raters = [RatedScores(rows(seed).scores, rows(seed).human, np.repeat(np.arange(40), 8)[:300]) for seed in (1, 2)]
+    draws = Draws(20, 3)
+    both, *each = (
+        resample_all({"": ({"": Pearson()}, part)}, draws)[""][""] for part in (raters, raters[:1], raters[1:])
+    )
+    assert both.values == pytest.approx(np.mean([own.values for own in each], axis=0))
+    assert both.value == pytest.approx(np.mean([own.value for own in each]))
+
+
 def of_value(value: Callable[[np.ndarray], float], rows: int, **draws: Any) -> Resamples:
     """Resamples of a value of rows that are an image each."""
     return resample_values({"": value}, np.arange(rows), Draws(**draws))[""]

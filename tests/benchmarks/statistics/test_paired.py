@@ -13,7 +13,13 @@ from capbench.benchmarks.statistics.bootstrap import Resamples, resample_all
 from capbench.benchmarks.statistics.classical import williams_test
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
 from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson
-from capbench.benchmarks.statistics.paired import difference, p_of_mean_differences, paired_bootstrap, paired_means
+from capbench.benchmarks.statistics.paired import (
+    difference,
+    p_of_mean_differences,
+    paired_bootstrap,
+    paired_means,
+    paired_values,
+)
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
 pytestmark = pytest.mark.costly
@@ -129,6 +135,20 @@ def test_means_of_what_is_not_finite_are_undefined(bad):
         p_of_mean_differences(np.stack([*values.values()]))
 
 
+@pytest.mark.parametrize("intervals", ["bootstrap", "influence"])
+def test_value_that_is_undefined_is_not_compared(intervals):
+    values = {"first": (lambda weights: np.nan, lambda: np.zeros(3))}
+    with pytest.raises(UndefinedStatistic, match="no finite number"):
+        paired_values(values, np.arange(3), Draws(10, intervals=intervals))
+
+
+@pytest.mark.parametrize(("size", "p"), [(1e6, 1.0), (1.0, 1 / 21)])
+def test_difference_by_rounding_of_the_greater_number_is_none(size: float, p: float):
+    first = Resamples(np.full(20, size + 1e-7), size + 1e-7, 10**9)
+    second = Resamples(np.full(20, size), size, 10**9)
+    assert difference(first, second).p == pytest.approx(p)
+
+
 def test_there_is_no_p_where_too_many_resamples_have_no_value():
     # One image of ten scores differently; (1 - 1/10)^10 = 35 % of the resamples miss it.
     human, groups = np.arange(10.0), np.arange(10)
@@ -167,6 +187,12 @@ def test_two_captions_can_tell_rows_apart_and_one_cannot():
     apart = np.array([[0.0, 0.0], [1.0, 1.0]])
     assert p_of_mean_differences(apart)[0, 1] == 0
     assert np.all(p_of_mean_differences(apart[:, :1]) == 1)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_p_does_not_depend_on_the_scale_of_scores(scale: float):
+    values = np.random.default_rng(5).normal(size=(3, 40))
+    assert p_of_mean_differences(scale * values) == pytest.approx(p_of_mean_differences(values))
 
 
 def test_p_does_not_depend_on_the_order_of_sums():

@@ -12,6 +12,7 @@ import pytest
 
 from capbench.benchmarks.statistics import statistics
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
+from capbench.benchmarks.statistics.systems import accuracy_eq
 from capbench.benchmarks.statistics.systems.accuracy_eq import MOST_PAIRS, AccuracyEq
 from capbench.benchmarks.statistics.systems.correlation import SystemKendall, SystemPearson
 from capbench.benchmarks.statistics.systems.soft_pairwise import SoftPairwiseAccuracy
@@ -176,7 +177,7 @@ def test_image_that_is_drawn_twice_is_two_images_and_a_caption_two_captions():
     assert by_all.value(rated, np.array([3.0, 3, 1, 1])) == pytest.approx(by_all.value(copied, np.ones(8)))
 
 
-def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many():
+def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many(monkeypatch: pytest.MonkeyPatch):
     alone = RatedScores(np.arange(3.0), np.arange(3.0), np.arange(3))
     with pytest.raises(UndefinedStatistic, match="no two captions"):
         AccuracyEq().value(alone, np.ones(3))
@@ -184,6 +185,11 @@ def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many():
     many = RatedScores(np.arange(float(rows)), np.arange(float(rows)), np.arange(rows))
     with pytest.raises(UndefinedStatistic, match="by: image"):
         AccuracyEq("all").value(many, np.ones(rows))
+    # Four captions have six pairs.
+    monkeypatch.setattr(accuracy_eq, "MOST_PAIRS", 6)
+    assert AccuracyEq("all", 0.0).value(many.at(np.arange(4)), np.ones(4)) == pytest.approx(1)
+    with pytest.raises(UndefinedStatistic, match="10 pairs are more than 6"):
+        AccuracyEq("all", 0.0).value(many.at(np.arange(5)), np.ones(5))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +206,8 @@ def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many():
 def test_wrong_options_are_refused(name: str, options: dict[str, object]):
     with pytest.raises(ValueError, match=next(iter(options))):
         statistics[name](**options)
-    # Systems are needed where pairs are of one.
+    # It is a share, so intervals are Wilson's, and systems are needed where pairs are of one.
+    assert AccuracyEq.is_share and AccuracyEq.range == (0, 1)
     assert (AccuracyEq("system").needs, AccuracyEq("image").needs) == (("doc_to_system",), ())
 
 
