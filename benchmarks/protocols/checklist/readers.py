@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _TOKENS = re.compile(r"(['’](?:s|t|re|ve|ll|d|m)\b|\w+(?:['’-]\w+)*|[^\w\s])(\s*)")
 _SIDES = ("left", "right", "top", "bottom")
 _BEFORE_SIDES = frozenset({*_SIDES, "upper", "lower", "far", "front", "back"})
-
 _DASHES = frozenset({"-", "–", "/"})
 _ARTICLES = frozenset({"a", "an", "the", "its", "his", "their"})
 _JOINING = frozenset({"and", "while", "as", "who", "that", "which", "or", "but", "'s", "’s"})
