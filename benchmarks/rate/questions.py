@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ...errors import UsageError
-from ...tasks.schema import faults_of
+from ...tasks.schema import Strict, faults_of
 from ...tasks.yaml_files import parse
 
 BETTER = "Which caption describes the image better?"
@@ -20,11 +20,7 @@ _ASPECT = re.compile(r"\s*(?P<name>[^=]+?)\s*=\s*(?P<low>\d+)\s*-\s*(?P<high>\d+
 _MOST_SAID = 2_000
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Aspect(_Strict):
+class Aspect(Strict):
     """A rating scale for one aspect of a caption."""
 
     ends: tuple[int, int]
@@ -52,7 +48,7 @@ class Aspect(_Strict):
         return range(self.ends[0], self.ends[1] + 1)
 
 
-class Questionnaire(_Strict):
+class Questionnaire(Strict):
     """The questions for each item."""
 
     aspects: dict[str, Aspect] = Field(default_factory=dict)

@@ -22,9 +22,9 @@ from pydantic import Field, ValidationError, model_validator
 from ...access import Request, linked_outside, requests_of, require_permitted
 from ...errors import TaskError, UsageError, did_you_mean
 from ...rows import SUFFIXES
-from ...tasks.schema import faults_of
+from ...tasks.schema import Strict, faults_of
 from ...tasks.yaml_files import ParsedFile, parse
-from .read import RECORDED, Strict, Suite, list_suites
+from .read import RECORDED, Suite, list_suites
 
 MODELS = "models.yaml"
 _WIDTH = 113
