@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,18 @@ from capbench.benchmarks.inputs.images import ImageFinder, LateImage
 from capbench.benchmarks.inputs.models import ModelFacts
 from capbench.benchmarks.running.scoring import MetricScores
 from capbench.benchmarks.scale.folders import Folder
-from capbench.benchmarks.scale.shards import Originals, ShardFiles, ShardScores, decode, encode
+from capbench.benchmarks.scale.mapping import DocumentRows
+from capbench.benchmarks.scale.merge import map_state
+from capbench.benchmarks.scale.shards import KeptFrames, Originals, ShardFiles, ShardScores, decode, encode
 from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import StoreError
-from capbench.metrics import Items, Scores
+from capbench.metrics import Context, CorpusMetric, Items, Scores, build_metric
+from capbench.metrics.golden import golden_items
+from capbench.tasks.documents import load_documents
+from capbench.tasks.index import build_index
+from capbench.tasks.locate import DataLocations
 from capbench.tasks.row_images import RowImage
+from capbench.tasks.schema import load_task
 
 FINDER = ImageFinder.__new__(ImageFinder)
 IMAGES = [{"picture": b"one"}, {"picture": b"two"}]
@@ -201,9 +210,38 @@ def test_file_of_something_else_is_none(tmp_path: Path, content: bytes):
 def test_file_that_is_named_by_its_content_is_written_once_and_again_where_it_is_damaged(tmp_path: Path):
     files = ShardFiles(Folder(tmp_path))
     name = files.put_named("items", [1, 2])
+    number = (tmp_path / name).stat().st_ino
+    files.put_named("items", [1, 2])
+    assert (tmp_path / name).stat().st_ino == number
     (tmp_path / name).write_bytes(b"")
     assert files.put_named("items", [1, 2]) == name
     assert files.read(name) == [1, 2]
+
+
+def test_documents_are_loaded_again_by_another_process_and_not_by_this_one():
+    task, parsed = load_task(build_index().entries["shapes_dci_base_neg"].path)
+    own = load_documents(task, parsed.path, DataLocations()).rows
+    rows = DocumentRows(task, parsed.path, DataLocations(), own)
+    assert rows() is own
+    sent = pickle.loads(pickle.dumps(rows))  # noqa: S301 - made here
+    assert sent.rows is None
+    assert sent() == own
+
+
+@pytest.mark.parametrize("corpus", [None, np.array([0, 1])])
+def test_state_of_one_corpus_keeps_what_scoring_needs_again(tmp_path: Path, corpus: np.ndarray | None):
+    files = ShardFiles(Folder(tmp_path))
+    items = replace(golden_items(["a dog", "a cat"], [["the dog"], ["the cat"]]), corpus=corpus)
+    metric = build_metric("cider", {})
+    assert isinstance(metric, CorpusMetric)
+    map_state(files, "state", metric, items, Context())
+    assert bool(files.read("state")["kept"]) == (corpus is None)
+
+
+def test_kept_frames_are_equal_by_the_digest_of_their_video():
+    first, second = (KeptFrames("1", "a.mp4", [np.full((2, 2, 3), value, np.uint8)]) for value in (0, 9))
+    assert len({first, second}) == 1
+    assert repr(first) == "KeptFrames(known='1', name='a.mp4')"
 
 
 def test_file_that_is_not_there_is_an_error(tmp_path: Path):

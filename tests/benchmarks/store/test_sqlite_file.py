@@ -7,11 +7,12 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from capbench.benchmarks.store import sqlite_file
 from capbench.benchmarks.store.store import Store
 from capbench.errors import StoreError
 
@@ -41,6 +42,16 @@ def read_only(folder: Path, file: bool = True, place: bool = True, mode: int = 0
         if was_root:
             os.seteuid(0)
         folder.chmod(0o755)
+
+
+def test_new_store_has_pages_for_feature_vectors_a_cache_of_the_index_and_a_long_log(tmp_path: Path):
+    with Store(tmp_path / "store.sqlite") as store:
+        store.put(PRODUCER, {"text": "value"})
+    with closing(sqlite_file._connect(tmp_path / "store.sqlite")) as db:
+        names = "page_size", "journal_mode", "synchronous", "cache_size", "wal_autocheckpoint"
+        values = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+    # 16 KiB; NORMAL; 16 MiB in KiB; 256 MiB in pages.
+    assert values == [16_384, b"wal", 1, -16_384, 16_384]
 
 
 @posix
