@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
-from .options import JUDGE, PERMISSIONS, TASK, add_options, lacks_folder, refuse, task_settings, write_text
+from ..atomic_files import write_whole
+from ..errors import UsageError, writing
+from .options import JUDGE, PERMISSIONS, TASK, add_options, refuse, task_settings
 
 if TYPE_CHECKING:
     from ..adapters import Judge
@@ -67,14 +68,18 @@ def run(options: argparse.Namespace) -> int:
         (direct and options.candidate is None, "--reference TEXT goes with --candidate TEXT"),
         (options.image and not direct, "--image goes with --candidate; --task provides the image"),
         (not direct and options.sample is None, "--task goes with --sample ID"),
-        (lacks_folder(options.html), f"--html {options.html}: its folder does not exist"),
+        (
+            options.html and not options.html.absolute().parent.is_dir(),
+            f"--html {options.html}: its folder does not exist",
+        ),
     )
     with Store(parse_store(options.store).file) as store:
         metric, row, judge = _direct(options) if direct else _of_task(options, store)
         context = Context(cache=store, progress=bars()(options.metric), judge=judge)
         explained = explain(metric, row, context)
     if options.html:
-        write_text(options.html, as_html(explained, title=f"{options.task}, {row.id}" if options.task else ""))
+        with writing(options.html):
+            write_whole(options.html, as_html(explained, title=f"{options.task}, {row.id}" if options.task else ""))
         print(f"written: {options.html}")
         return 0
     print(as_text(explained, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic_files import write_whole
-from ..errors import UsageError, writing
+from ..errors import UsageError
 from ..permissions import SERVERS_VARIABLE, Permissions
 
 if TYPE_CHECKING:
@@ -245,21 +244,6 @@ def print_table(rows: Iterable[Mapping[str, object]], style: str = "github") -> 
     from tabulate import tabulate
 
     print(tabulate(rows, headers="keys", tablefmt=style, disable_numparse=True))
-
-
-def lacks_folder(file: Path | None) -> bool:
-    """Return whether a file that is to be written is in a folder that does not exist."""
-    return file is not None and not file.absolute().parent.is_dir()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that the user named.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
-    with writing(path):
-        write_whole(path, text)
 
 
 def describe_model_folder(name: str | None, overrides: Collection[str] = ()) -> str:

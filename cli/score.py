@@ -106,7 +106,7 @@ def _with_paths(rows: Iterable[Any], folder: Path) -> Iterator[Any]:
 
 
 def _write(result: ScoreTable, path: Path) -> None:
-    from ..benchmarks.tables.text import csv_lines, json_lines
+    from ..benchmarks.tables.text import csv_lines
 
     with writing(f"--output {path}"), written_whole(path) as draft:
         if path.suffix == ".parquet":
@@ -115,7 +115,7 @@ def _write(result: ScoreTable, path: Path) -> None:
         with draft.open("w", encoding="utf-8", newline="") as file:
             if path.suffix == ".jsonl":
                 # Not by pandas, which rounds to ten digits.
-                file.writelines(line for piece in result.pieces() for line in json_lines(piece))
+                file.writelines(json.dumps(row) + "\n" for row in result)
             else:
                 file.writelines(line + "\n" for line in csv_lines(result))
 

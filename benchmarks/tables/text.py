@@ -1,19 +1,16 @@
-"""Numbers and texts of tables, files and pages: plain, CSV, JSON lines, HTML."""
+"""Numbers and texts of tables, files and pages: plain, CSV, HTML."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..statistics.contract import Interval
-import json
-from collections.abc import Collection
-from html import escape
-from json.encoder import encode_basestring_ascii
 
 _GREEK = "alpha beta gamma delta epsilon eta theta kappa lambda mu pi rho sigma tau phi chi omega Delta Sigma Omega"
 LATEX_SYMBOLS = str.maketrans(
@@ -88,26 +85,6 @@ def _line(values: Sequence[Any]) -> str:
         [f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value for value in values]
     )
     return buffer.getvalue().removesuffix("\r\n")
-
-
-def json_lines(columns: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yield a line for each row, as ``json.dumps`` writes the row's dict, and in half its time.
-
-    Args:
-        columns: Name to the values of all rows: texts, or finite numbers and None.
-    """
-    if not columns:
-        return
-    # A text may hold what would be filled in.
-    names = [json.dumps(name).replace("%", "%%") for name in columns]
-    row = "{" + ", ".join(f"{name}: %s" for name in names) + "}\n"
-    yield from map(row.__mod__, zip(*map(_written, columns.values()), strict=True))
-
-
-def _written(values: Sequence[Any]) -> list[str]:
-    if len(values) and isinstance(values[0], str):
-        return list(map(encode_basestring_ascii, values))
-    return json.dumps(list(values))[1:-1].split(", ") if len(values) else []
 
 
 _BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")

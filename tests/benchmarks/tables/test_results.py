@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_records import agreement_record
 from rated_task import write_rated
 
@@ -28,7 +26,7 @@ from capbench.benchmarks.running.recording import published_entry
 from capbench.benchmarks.statistics.bootstrap import Interval
 from capbench.benchmarks.tables.results import legend, render, result_rows
 from capbench.benchmarks.tables.run import Run
-from capbench.benchmarks.tables.text import csv_text, html_text, json_lines
+from capbench.benchmarks.tables.text import csv_text, html_text
 from capbench.errors import UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
@@ -326,18 +324,6 @@ def test_columns_stand_in_the_order_asked_for_and_what_is_missing_is_empty():
     assert csv_text(rows, ["b", "c", "a"]) == "b,c,a\n,,1\n2.5,,"
     assert csv_text(rows) == "a,b\n1,\n,2.5"
     assert csv_text([]) == ""
-    assert list(json_lines({})) == list(json_lines({"id": [], "bleu_4": []})) == []
-
-
-NUMBERS = st.one_of(st.none(), st.integers(), st.floats(allow_nan=False, allow_infinity=False))
-ROWS = st.tuples(st.text(), st.text(), NUMBERS, NUMBERS)
-
-
-@given(st.lists(st.text(), min_size=4, max_size=4, unique=True), st.lists(ROWS, max_size=6))
-def test_lines_are_those_of_json(names: list[str], rows: list[tuple[str, str, float, float]]):
-    columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    lines = list(json_lines(columns))
-    assert lines == [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows]
 
 
 @pytest.mark.parametrize(
