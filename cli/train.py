@@ -49,5 +49,5 @@ def run(options: argparse.Namespace) -> int:
     trained = run_recipe(call, folder, step_printer(), shared, judge=not options.no_judge)
     tell(*(f"remark: {remark}" for remark in trained.remarks))
     if call.processes.is_first:
-        print((trained.folder / "README.md").read_text(encoding="utf-8"))
+        print((folder / "README.md").read_text(encoding="utf-8"))
     return 0

@@ -64,7 +64,7 @@ class CaptionerTrainer(Trainer):
                 f"Set {positions} or fewer, or a model with more positions.",
             )
         ids = [row.id for row in self.rows.rows]
-        self.take_batches(Batches(ids, settings.batch, "random", self.recipe.seed))
+        self.batches = Batches(ids, settings.batch, "random", self.recipe.seed)
         tower = self.trainable.tower
         is_frozen = tower is not None and not any(parameter.requires_grad for parameter in tower.parameters())
         # Features of a frozen tower are computed once per image, and cached.

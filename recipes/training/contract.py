@@ -102,7 +102,7 @@ class Trainer(ABC):
     """The whole model."""
     parameters: Mapping[str, torch.nn.Parameter]
     """The trainable parameters by name."""
-    steps_in_an_epoch: int
+    batches: Batches
     rewarded: Sequence[RewardPart] = ()
     """The metrics that are the reward; empty without one."""
 
@@ -196,13 +196,9 @@ class Trainer(ABC):
         for name, param in self.module.named_parameters():
             param.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
 
-    def take_batches(self, batches: Batches) -> None:
-        """Set the batches."""
-        self._batches, self.steps_in_an_epoch = batches, batches.in_an_epoch
-
     def rows_of(self, step: int) -> list[TrainingRow]:
         """Return the rows of a step, over all processes."""
-        return [self.rows.rows[number] for number in self._batches.rows(step)]
+        return [self.rows.rows[number] for number in self.batches.rows(step)]
 
     def ids(self, step: int) -> list[str]:
         """Return the ids of the rows of a step."""

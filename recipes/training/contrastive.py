@@ -178,7 +178,7 @@ class ContrastiveTrainer(Trainer):
         self._scale = self._scale_of(self._trainable, self.name)
         transform = _transform(self.recipe, self._trainable)
         self._reader = ImageReader(transform.read, transform.collate)
-        self.take_batches(self._batches_of(self.rows.rows, self.recipe.seed))
+        self.batches = self._batches_of(self.rows.rows, self.recipe.seed)
         if self.validation:
             self._watched = self._batches_of(self.validation, VALIDATION_SEED)
         self._drawing = self._drawing_of(self.recipe.seed)

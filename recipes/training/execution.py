@@ -27,15 +27,13 @@ _FLOAT = 4
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a training.
+    """The result of a training, besides the model in its folder.
 
     Attributes:
-        folder: A model, as ``--model`` takes it.
         scores: Before and after; see ``compared``.
         remarks: Optional steps that failed, and why.
     """
 
-    folder: Path
     scores: list[Row]
     remarks: list[str] = field(default_factory=list[str])
 
@@ -75,7 +73,7 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     rows += [(kind, f"{count:,}") for kind, count in trainer.rows.counts().items()]
     rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
     rows += [
-        ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.steps_in_an_epoch:,} per epoch"),
+        ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.batches.in_an_epoch:,} per epoch"),
         ("checkpoints", f"every {every(recipe, trainer):,} steps"),
         ("trained", f"{numbers:,} of {model:,} parameters ({numbers / model:.2%})"),
         ("memory", ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in held.items())),
@@ -125,7 +123,7 @@ def run_recipe(
     write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
     state = loop.run(on_step)
     if not call.processes.is_first:
-        return TrainingResult(folder, [])
+        return TrainingResult([])
     remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
     if why := draw_history(folder, recipe.recipe):
         remarks.append(f"no figure of the losses: {why}")
@@ -143,7 +141,7 @@ def run_recipe(
     card = model_card(call.loaded, folder.name, trainer, state, seconds, scores, sensitivity)
     write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
     write_whole(folder / CARD, card)
-    return TrainingResult(folder, scores, remarks)
+    return TrainingResult(scores, remarks)
 
 
 def _write_result(trainer: Trainer, folder: Path) -> None:

@@ -182,12 +182,12 @@ def steps_of(recipe: Recipe, trainer: Trainer) -> int:
     """Return the maximum number of steps."""
     if recipe.stop.steps is not None:
         return recipe.stop.steps
-    return max(round((recipe.stop.epochs or 0) * trainer.steps_in_an_epoch), 1)
+    return max(round((recipe.stop.epochs or 0) * trainer.batches.in_an_epoch), 1)
 
 
 def every(recipe: Recipe, trainer: Trainer) -> int:
     """Return the number of steps between checkpoints and between validations."""
-    return recipe.stop.every or max(trainer.steps_in_an_epoch // 3, 1)
+    return recipe.stop.every or max(trainer.batches.in_an_epoch // 3, 1)
 
 
 class Loop:
