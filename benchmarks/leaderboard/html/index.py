@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...protocols.contract import Subject
-from ...records.record import Record
 from ...tables.pages.rendering import number
 from ..board import Board, BoardRow, BoardRun, Cell, Column, TaskTable
 from ..task_tables import main_column, newest_tables
@@ -72,17 +70,7 @@ OVERVIEW_PAGE = "overview.html"
 FIRST_ROWS = 25
 """Rows of each matrix on the first page of a large leaderboard."""
 
-_CORE_SECONDS = {
-    **{"rep_1": 2.28e-06, "rep_2": 2.29e-06, "rep_3": 2.49e-06, "rep_4": 2.49e-06},
-    **dict.fromkeys(("bleu_1", "bleu_2", "bleu_3", "bleu_4"), 4.84e-05),
-    **{"length": 4.62e-07, "incorrect_ending": 1.67e-07, "cider": 1.047e-4, "rouge_l": 3.79e-05, "meteor": 1.93e-4},
-}
-"""Seconds per caption with five references, one metric at a time; November 2026, on 2 cores of a Xeon."""
-_RECORDED = "captions"
-"""The adapter for recorded captions, which runs no model."""
 _Place = tuple[TaskTable, Column]
-_Cost = tuple[float, str, bool]
-"""A cost in a matrix: sort value, text, and whether it was timed in runs."""
 
 
 def overviews(board: Board, pages: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -97,14 +85,13 @@ def overviews(board: Board, pages: Mapping[str, str]) -> list[dict[str, Any]]:
     for subject in subjects:
         places = list(_places(board, subject))
         if len(places) > 1:
-            rows = _matrix_rows(board, subject, places, pages)
+            rows = _matrix_rows(places, pages)
             matrices.append(
                 {
                     "subject": subject,
                     "places": places,
                     "rows": rows,
                     "unranked": any(cell and cell["shade"] == "unranked" for row in rows for cell in row["cells"]),
-                    "timed": any(cost and cost[2] for row in rows for cost in row["costs"]),
                 }
             )
     return matrices
@@ -118,16 +105,13 @@ def _places(board: Board, subject: Subject) -> Iterator[_Place]:
             yield table, column
 
 
-def _matrix_rows(
-    board: Board, subject: Subject, places: Sequence[_Place], pages: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _matrix_rows(places: Sequence[_Place], pages: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return one row per metric and model, or per model, sorted by number of ranked tasks, then by mean rank."""
     names: dict[tuple[str, str], dict[int, BoardRow]] = {}
     for at, (table, _) in enumerate(places):
         for row in table.rows:
             if row.kind == "measured":
                 names.setdefault((row.name, row.model), {})[at] = row
-    records = {run.key: run.record for run in board.runs}
     # The worst rank of each column.
     lasts = [max((cell.rank or 1 for _, cell in table.cells(column)), default=1) for table, column in places]
     rows = []
@@ -140,9 +124,7 @@ def _matrix_rows(
             if cell is not None and cell.value is not None:
                 cells[at] = _matrix_cell(cell, column, lasts[at], pages.get(row.run, ""))
                 standings += [cell.rank / lasts[at]] if cell.rank else []
-        behind = [records[row.run] for row in of_tasks.values() if row.run in records]
-        costs = [_cost_of_metric(name, model, behind)] if subject == "metric" else _costs_of_model(behind)
-        shown = {"name": name, "model": model, "cells": cells, "costs": costs}
+        shown = {"name": name, "model": model, "cells": cells}
         mean = sum(standings) / len(standings) if standings else 0.0
         rows.append(((-len(standings), mean, name, model), shown))
     return [shown for _, shown in sorted(rows, key=lambda row: row[0])]
@@ -153,50 +135,3 @@ def _matrix_cell(cell: Cell, column: Column, last: int, page: str) -> dict[str, 
     shade = "unranked" if cell.rank is None else f"h{shade_of(cell.rank, last)}" if last > 1 else "alone"
     shown = number(None if cell.value is None else cell.value * column.scale, column.decimals)
     return {"value": f"{cell.value:.6g}", "shown": shown, "shade": shade, "to": address(page)}
-
-
-def _cost_of_metric(name: str, model: str, behind: Sequence[Record]) -> _Cost | None:
-    """Return the seconds per 1,000 captions: on one core if benchmarked, else as timed in runs."""
-    called = [
-        (record, metric)
-        for record in behind
-        for metric in record.metrics
-        # Tables show a metric's label, with its name in brackets if the label is ambiguous.
-        if name in (label := record.metric_label(metric), f"{label} ({metric})")
-    ]
-    known = {_CORE_SECONDS.get(record.registered_name(metric)) for record, metric in called}
-    if len(known) == 1 and (alone := known.pop()) is not None and not model:
-        return _seconds(1000 * alone, timed=False)
-    return _timed(
-        (record, record.timings.metrics[metric]) for record, metric in called if metric in record.timings.metrics
-    )
-
-
-def _costs_of_model(behind: Sequence[Record]) -> list[_Cost | None]:
-    """Return the mean number of words per caption, and the seconds per 1,000 documents in runs."""
-    written = [
-        (float(record.generation["mean_words"]), int(record.generation.get("captions", 1)))
-        for record in behind
-        if record.generation.get("mean_words")
-    ]
-    captions = sum(count for _, count in written)
-    words = sum(mean * count for mean, count in written) / captions if captions else None
-    asked = [record for record in behind if record.settings.adapter != _RECORDED]
-    return [
-        None if words is None else (words, number(words, 1), False),
-        _timed((record, sum(record.timings.steps.values())) for record in asked),
-    ]
-
-
-def _timed(runs: Iterable[tuple[Record, float]]) -> _Cost | None:
-    """Return the median seconds per 1,000 documents over runs without cache hits."""
-    costs = [
-        1000 * seconds / record.documents.effective
-        for record, seconds in runs
-        if record.documents.effective and not record.store.get("found")
-    ]
-    return _seconds(median(costs), timed=True) if costs else None
-
-
-def _seconds(seconds: float, *, timed: bool) -> _Cost:
-    return seconds, f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:#.2g}", timed

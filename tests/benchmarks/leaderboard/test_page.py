@@ -294,34 +294,6 @@ def test_overview_shades_ranks_and_nothing_that_has_no_rival() -> None:
     ]  # fmt: skip
 
 
-def test_costs_of_metrics_are_measured_alone_or_as_runs_took_without_the_store(board: Board) -> None:
-    timings = {"each_metric": {"cider": 5.0, "bleu_4": 2.0, "clip_s": 8.5}}
-    run = with_record(board.runs[0], timings=timings, store={"found": 0, "computed": 1})
-    tables = (board.tables[0], replace(board.tables[0], task="other"))
-
-    def costs(run: BoardRun) -> dict[str, str]:
-        return {cells[0]: cells[1] for cells in overview(tables, (run,))}
-
-    cost_of = costs(run)
-    # What CIDEr takes alone, and not of this run's 5 seconds.
-    assert cost_of["CIDEr"] == "0.10"
-    # 8.5 seconds of 5,664 documents.
-    assert cost_of["CLIP-Sopenai-clip-vit-b-32"] == "1.5t"
-    assert costs(with_record(run, store={"found": 3, "computed": 1}))["CLIP-Sopenai-clip-vit-b-32"] == "–"
-
-
-def test_costs_of_models_are_words_and_seconds_but_of_recorded_captions_no_seconds(board: Board) -> None:
-    tables = tuple(replace(board.tables[1], task=name, alias=name) for name in ("one", "two"))
-    changes = {"generation": {"captions": 10, "mean_words": 12.25}, "timings": {"captions": 1416.0, "metrics": 1416.0}}
-    run = with_record(board.runs[1], store={"found": 0, "computed": 1}, **changes)
-    rows = {cells[0]: cells[1:3] for cells in overview(tables, (run,))}
-    assert rows["model-00"] == ["12.2", "500"]
-    assert rows["model-01"] == ["–", "–"]
-    config = {**run.record.values["config"], "model": "captions"}
-    rows = {cells[0]: cells[1:3] for cells in overview(tables, (with_record(run, config=config),))}
-    assert rows["model-00"] == ["12.2", "–"]
-
-
 def luminance(colour: str) -> float:
     channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
