@@ -423,8 +423,7 @@ class _MergedPieces:
             merged[part] = np.concatenate(columns)
             if self._distinct is not None:
                 merged[part] = merged[part][self._distinct[0]]
-        if len(self._columns) > 1:
-            self.lost = dict(sorted(self.lost.items()))
+        self.lost = dict(sorted(self.lost.items()))
         if self._distinct is not None and self.lost:
             first_items = enumerate(self._distinct[0].tolist())
             self.lost = {place: self.lost[item] for place, item in first_items if item in self.lost}

@@ -81,6 +81,21 @@ def test_count_of_words_is_no_percentage_where_captions_are_scored():
     assert scales("agreement") == [100, 100, 100]
 
 
+def test_reason_is_that_of_the_missing_value_or_of_the_missing_interval():
+    values = make_record()
+    key = next(iter(values["intervals"]))
+    values["intervals"][key]["reason"] = "all scores are equal"
+    result = Record(values).results[key]
+    assert result.value is not None and result.interval is not None
+    assert (result.reason, result.interval.reason) == ("", "all scores are equal")
+    values["results"][values["task"]][f"{key},none"] = None
+    assert Record(values).results[key].reason == "all scores are equal"
+
+
+def test_statistic_that_is_not_installed_is_a_share():
+    assert Record(make_record(kind="agreement")).ends_of("cider", "no_such_statistic") == (0, 1)
+
+
 # --- entries
 
 

@@ -117,6 +117,11 @@ def test_scores_fall_into_20_bins_and_the_last_one_holds_the_greatest():
     assert "by_rating" not in histogram
 
 
+def test_bins_of_scores_that_differ_in_the_last_bits_have_a_width():
+    edges = of_captions([1.0, 1.0 + 15 * np.finfo(float).eps])["m"]["edges"]
+    assert np.all(np.diff(edges) > 0)
+
+
 def test_caption_counts_once_a_rating_and_a_rater_who_gave_none_does_not_count():
     histogram = of_captions([0.0, 1.0, 1.0], [[1.0, 3.0], [3.0, math.nan, 3.0], [2.0]])["m"]
     assert histogram["by_rating"]["ratings"] == [1.0, 2.0, 3.0]
