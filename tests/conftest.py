@@ -10,6 +10,8 @@ import hashlib
 import itertools
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -207,6 +209,20 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table of mounts in the place of the system's."""
     monkeypatch.setattr("capbench.paths._MOUNTS", tmp_path / "mountinfo")
     return tmp_path / "mountinfo"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of half a megabyte, where root mounts it."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root mounts a small disk")
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let root mount a disk")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from counting_server import CountingServer
 from hub_cache import COMMIT, arrive
 from huggingface_hub import constants
 
@@ -17,42 +16,10 @@ from capbench.adapters.checkpoint_identity import hub_commit
 from capbench.errors import AdapterError
 from capbench.hub import NotInCache, asked_once, require_repository, unreachable
 
-ANSWER = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-
-
-class Hub:
-    """Listens where the library thinks the hub is, and hangs up, or answers that there is nothing.
-
-    Attributes:
-        asked: How many connections it got.
-        answers: Whether it answers.
-    """
-
-    def __init__(self) -> None:
-        self.asked, self.answers = 0, False
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.asked += 1
-            with connection:
-                if self.answers:
-                    connection.recv(65_536)
-                    connection.sendall(ANSWER)
-
-    def close(self) -> None:
-        self._listener.close()
-
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    opened = Hub()
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountingServer]:
+    opened = CountingServer()
     paths = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", opened.address + paths)
     monkeypatch.setattr(constants, "ENDPOINT", opened.address)
@@ -63,7 +30,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     opened.close()
 
 
-def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: Hub):
+def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: CountingServer):
     with pytest.raises(AdapterError, match=f"model 'some/model': it is not in the hub's cache, and {hub.address}"):
         hub_commit("some/model", None)
     with pytest.raises(AdapterError, match="it is not in the hub's cache, and http") as caught:
@@ -72,7 +39,7 @@ def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: Hub)
     assert hub.asked == 1
 
 
-def test_what_the_cache_holds_is_had_though_the_hub_does_not_answer(hub: Hub, tmp_path: Path):
+def test_what_the_cache_holds_is_had_though_the_hub_does_not_answer(hub: CountingServer, tmp_path: Path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text("{}")
     arrive(tmp_path / "hub", "some/model", tmp_path / "model")
@@ -80,7 +47,7 @@ def test_what_the_cache_holds_is_had_though_the_hub_does_not_answer(hub: Hub, tm
     assert hub.asked == 1
 
 
-def test_hub_that_answers_is_asked_for_what_is_wanted(hub: Hub):
+def test_hub_that_answers_is_asked_for_what_is_wanted(hub: CountingServer):
     hub.answers = True
     assert not unreachable()
     with pytest.raises(AdapterError, match="on the Hub") as caught:
@@ -90,7 +57,7 @@ def test_hub_that_answers_is_asked_for_what_is_wanted(hub: Hub):
 
 
 def test_nobody_is_asked_about_a_folder_or_where_the_user_forbids_it(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with asked_once(str(tmp_path)):
         pass
@@ -102,7 +69,7 @@ def test_nobody_is_asked_about_a_folder_or_where_the_user_forbids_it(
 
 
 def test_repository_of_which_no_cache_has_anything_is_nowhere_before_a_library_looks(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("HF_DATASETS_CACHE", raising=False)
@@ -127,7 +94,7 @@ def test_repository_of_which_no_cache_has_anything_is_nowhere_before_a_library_l
 
 
 def test_of_what_is_no_repository_or_can_be_asked_for_nothing_is_said(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner/folder").mkdir(parents=True)
@@ -139,7 +106,9 @@ def test_of_what_is_no_repository_or_can_be_asked_for_nothing_is_said(
     assert hub.asked == 1
 
 
-def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(hub: Hub, monkeypatch: pytest.MonkeyPatch):
+def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(
+    hub: CountingServer, monkeypatch: pytest.MonkeyPatch
+):
     from datasets import config
 
     monkeypatch.setattr(config, "HF_HUB_OFFLINE", False)

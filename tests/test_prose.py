@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import test_house
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-ROOMS = ("adapters", "benchmarks", "cli", "metrics", "recipes", "tasks")
 LONGEST = 30
 """Words of a sentence."""
 BETTER = {
@@ -85,8 +85,7 @@ def test_a_phrase_is_found_over_the_parts_of_a_string(tmp_path: Path):
 
 def test_no_phrase_has_a_better_one():
     written = {page: [page.read_text(encoding="utf-8")] for page in PAGES}
-    sources = [*ROOT.glob("*.py"), *(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))]
-    written |= {source: list(texts(source)) for source in sources if may_hold_a_phrase(source)}
+    written |= {source: list(texts(source)) for source in test_house.sources() if may_hold_a_phrase(source)}
     faults = [
         f"{file.relative_to(ROOT)}: '{phrase}': {better}"
         for file, its in written.items()

@@ -54,6 +54,11 @@ def cells_of(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows[2:]]
 
 
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def run_below(folder: Path) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the only run below a folder, and its record."""
     (file,) = folder.rglob("run.json")

@@ -17,7 +17,7 @@ from lm_eval.utils import get_latest_filename, get_results_filenames
 
 from capbench.benchmarks.tables.export_rows import COLUMNS
 
-from .conftest import Bench, run_below
+from .conftest import Bench, lines_of, run_below
 
 THEIRS = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "other_harnesses" / "lm_eval"
 
@@ -48,10 +48,6 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., None]
         bench("run", "--task", task, "--subset", *options, *output).succeeded()
 
     return run
-
-
-def lines_of(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_table_has_the_values_of_the_record(bench, runs: Path, tmp_path: Path):

@@ -13,15 +13,13 @@ from tiny_dci import make_tiny_dci
 
 from capbench.adapters import ImageHandle
 
-
-def rows_of(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+from .conftest import lines_of
 
 
 def fill_in(file: Path, value: Callable[[int, dict[str, Any]], Mapping[str, Any]]) -> Path:
     """Write the rows of a file with what was missing, and return that file."""
     filled = file.with_suffix(".filled.jsonl")
-    rows = [json.dumps({**row, **value(number, row)}) for number, row in enumerate(rows_of(file))]
+    rows = [json.dumps({**row, **value(number, row)}) for number, row in enumerate(lines_of(file))]
     filled.write_text("\n".join(rows), encoding="utf-8")
     return filled
 
@@ -44,7 +42,7 @@ def test_pairs_of_tasks_that_match_have_boxes_and_each_is_scored(bench, tmp_path
     data = ("--data", f"dci={dci}")
     both = ("dci_all_scm", "dci_all_neg")
     exported = bench("export", "pairs", "--tasks", *both, *data, "-o", tmp_path / "pairs.jsonl").succeeded()
-    rows = rows_of(tmp_path / "pairs.jsonl")
+    rows = lines_of(tmp_path / "pairs.jsonl")
     assert exported.out == f"{len(rows):,} pairs: {tmp_path / 'pairs.jsonl'}\n"
     assert "left out: 2 × row has no summaries (first: no_summaries.json)" in exported.err
     assert {row["image"] for row in rows} == {f"photos/sa_{number}.png" for number in range(1, 6)}
@@ -73,7 +71,7 @@ def test_pairs_of_rated_captions_are_those_of_itm_score(bench, write_task, tmp_p
     exported = bench("export", "pairs", "--task", "small", *options, *files).succeeded()
     # Files stay where they are.
     assert not (tmp_path / "none").exists()
-    assert rows_of(tmp_path / "pairs.jsonl") == [
+    assert lines_of(tmp_path / "pairs.jsonl") == [
         {"image": f"{number}.jpg", "text": "ein süßer Hund" + " runs" * number} for number in range(3)
     ]
     assert "left out: 1 × metric itm_score: " in exported.err
@@ -90,9 +88,9 @@ def test_pairs_of_drawn_images_go_by_digest_and_say_what_is_drawn(bench, tmp_pat
     drawn = tmp_path / "images" / "drawn"
     words = ("export", "pairs", "--tasks", "shapes_foil", "-o", tmp_path / "pairs.jsonl")
     assert bench(*words).code == 0
-    named = rows_of(tmp_path / "pairs.jsonl")
+    named = lines_of(tmp_path / "pairs.jsonl")
     assert bench(*words, "--images", drawn).code == 0
-    rows = rows_of(tmp_path / "pairs.jsonl")
+    rows = lines_of(tmp_path / "pairs.jsonl")
     assert [{**row, "image_file": other["image_file"]} for row, other in zip(named, rows, strict=True)] == rows
     assert rows[0]["image_name"].startswith("drawn scene ")
     files = {row["image_file"]: row["image"] for row in rows}
@@ -114,7 +112,7 @@ def test_rows_without_a_response_are_told_what_they_lack(bench, write_task, tmp_
     words = ("--include_path", folder, "-o", tmp_path / "prompts.jsonl")
     assert bench("export", "prompts", "--tasks", "small", "again", *words).code == 0
     # What both tasks ask stands there once.
-    prompts = [row["prompt"] for row in rows_of(tmp_path / "prompts.jsonl")]
+    prompts = [row["prompt"] for row in lines_of(tmp_path / "prompts.jsonl")]
     assert len(prompts) == len({*prompts}) > 0
     run = ("run", "--task", "small", "--include_path", folder)
     refused = bench(*run, "--judge", f"responses:{tmp_path / 'prompts.jsonl'}")
@@ -145,7 +143,7 @@ def test_prompts_about_images_have_their_digest_and_the_tokens_that_are_wanted(b
         *("export", "prompts", "--tasks", "small", "--include_path", folder),
         *("--metrics", metric, "-o", tmp_path / "prompts.jsonl"),
     ).succeeded()
-    row = rows_of(tmp_path / "prompts.jsonl")[1]
+    row = lines_of(tmp_path / "prompts.jsonl")[1]
     assert row == {
         "prompt": "Rate: a dog runs",
         "image": ImageHandle(folder / "1.jpg").digest(),
@@ -160,7 +158,7 @@ def test_captions_of_a_model_are_paired_with_their_images(bench, write_captionin
     captions.write_text("\n".join(json.dumps({"id": f"r{n}", "caption": f"caption {n}"}) for n in range(4)))
     options = ("--tasks", "small", "--include_path", folder, "-o", tmp_path / "pairs.jsonl")
     bench("export", "pairs", *options, "--model", "captions", "--model_args", f"path={captions}").succeeded()
-    assert rows_of(tmp_path / "pairs.jsonl") == [{"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)]
+    assert lines_of(tmp_path / "pairs.jsonl") == [{"image": f"{n}.jpg", "text": f"caption {n}"} for n in range(4)]
     bench("export", "pairs", *options).failed(2, "needs a model that writes captions")
 
 
@@ -181,7 +179,7 @@ def test_what_a_judge_is_asked_next_follows_from_its_answers(bench, write_task, 
     for turn in range(3):
         known = ("--answers", answers) if turn else ()
         bench("export", "prompts", *options, *known, "-o", tmp_path / "next.jsonl").succeeded()
-        rows = rows_of(tmp_path / "next.jsonl")
+        rows = lines_of(tmp_path / "next.jsonl")
         counts.append(len(rows))
         if turn == 1:
             assert {(row["temperature"], row["seed"], "image" in row) for row in rows} == {

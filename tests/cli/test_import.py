@@ -11,6 +11,8 @@ from typing import Any
 import openpyxl
 import pytest
 
+from .conftest import lines_of
+
 DATA = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "other_harnesses"
 (LMMS_EVAL,) = (DATA / "lmms_eval").glob("*_samples_*.jsonl")
 (LM_EVAL,) = (DATA / "lm_eval").glob("samples_*.jsonl")
@@ -34,7 +36,7 @@ def load(bench) -> Load:
 
     def load(*arguments: object) -> list[dict[str, Any]]:
         bench("import", *arguments, "-o", "captions.jsonl").succeeded()
-        return [json.loads(line) for line in Path("captions.jsonl").read_text(encoding="utf-8").splitlines()]
+        return lines_of(Path("captions.jsonl"))
 
     return load
 
@@ -90,8 +92,7 @@ def test_bad_rows_are_named_and_counted_and_cost_no_other(bench):
     done = bench("import", log, "-o", "c.jsonl", "--key", "image_id").succeeded(
         "c.jsonl: 4 captions, 1 of them empty; 1 duplicates and 7 other rows left out"
     )
-    rows = [json.loads(line) for line in Path("c.jsonl").read_text().splitlines()]
-    assert [(row["id"], row["caption"]) for row in rows] == [
+    assert [(row["id"], row["caption"]) for row in lines_of(Path("c.jsonl"))] == [
         (100, "with a byte order mark"),
         (102, "two"),
         (103, ""),

@@ -19,16 +19,16 @@ from rated_session import SYSTEMS, make_session, make_task, rate_all
 
 from capbench.benchmarks.rate.session import Session, locked, read_session
 from capbench.benchmarks.tables.pages import serving
-from capbench.cli.main import main
+
+from .conftest import Bench
 
 pytest.importorskip("starlette", reason="needs the extra view")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a task and captions lie, and 'bench rate' is run, whose server answers nobody."""
     make_task(tmp_path, 6)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(serving, "serve", lambda application, **options: None)
     return tmp_path
 
@@ -37,26 +37,22 @@ CAPTIONS = [f"{system}.jsonl" for system in SYSTEMS]
 BEGIN = ["rate", "photos", "--include_path", "task", "--captions", *CAPTIONS]
 
 
-def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*BEGIN, "--aspect", "quality=1-5: bad | good", "--sample", "4", "--seed", "7", "--references"]) == 0
-    said = capsys.readouterr()
-    assert "ratings/photos: 4 images of photos, 8 answers asked of each rater" in said.out
-    assert "no ratings yet" in said.err
+def test_a_session_begins_goes_on_and_refuses_other_questions(bench: Bench, folder: Path) -> None:
+    done = bench(*BEGIN, "--aspect", "quality=1-5: bad | good", "--sample", "4", "--seed", "7", "--references")
+    done.succeeded("ratings/photos: 4 images of photos, 8 answers asked of each rater")
+    assert "no ratings yet" in done.err
     session = read_session(folder / "ratings" / "photos")
     assert (session.design.seed, session.design.sample, session.design.references) == (7, 4, True)
     before = {file: file.stat().st_mtime_ns for file in session.folder.rglob("*.json*")}
-    assert main(["rate", "photos"]) == 0
-    assert main([*BEGIN, "--aspect", "quality=1-5: bad | good"]) == 0
+    bench("rate", "photos").succeeded()
+    bench(*BEGIN, "--aspect", "quality=1-5: bad | good").succeeded()
     assert {file: file.stat().st_mtime_ns for file in session.folder.rglob("*.json*")} == before
-    capsys.readouterr()
+    differs = "the session in this folder has different"
     for other in (["--better"], ["--aspect", "quality=1-7"], ["--seed", "8"], ["--sample", "5"], ["--subset"]):
-        assert main([*BEGIN, *other]) == 2
-        assert "the session in this folder has different" in capsys.readouterr().err
-    assert main(["rate", "photos", "--captions", f"A={CAPTIONS[0]}"]) == 2
-    assert "the session in this folder has different systems, captions" in capsys.readouterr().err
+        bench(*BEGIN, *other).failed(2, differs)
+    bench("rate", "photos", "--captions", f"A={CAPTIONS[0]}").failed(2, f"{differs} systems, captions")
     (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "another"}\n')
-    assert main(["rate", "photos", "--captions", *CAPTIONS]) == 2
-    assert "the session in this folder has different captions" in capsys.readouterr().err
+    bench("rate", "photos", "--captions", *CAPTIONS).failed(2, f"{differs} captions")
 
 
 @pytest.mark.parametrize(
@@ -71,61 +67,51 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(folder: Path, caps
         (["--report"], 1, "contains no rating session"),
     ],
 )
-def test_what_cannot_begin_says_why(folder, capsys, options: list[str], code: int, said: str) -> None:
-    assert main(["rate", "photos", "--include_path", "task", *options]) == code
-    assert said in capsys.readouterr().err
+def test_what_cannot_begin_says_why(bench: Bench, folder: Path, options: list[str], code: int, said: str) -> None:
+    bench("rate", "photos", "--include_path", "task", *options).failed(code, said)
     assert not (folder / "ratings" / "photos").exists()
 
 
-def test_a_task_that_is_none_and_numbers_that_are_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rate", "photo", *BEGIN[2:], "--better"]) == 2
-    assert "there is no task 'photo'. Did you mean 'photos'?" in capsys.readouterr().err
+@pytest.mark.usefixtures("folder")
+def test_a_task_that_is_none_and_numbers_that_are_none(bench: Bench) -> None:
+    bench("rate", "photo", *BEGIN[2:], "--better").failed(2, "there is no task 'photo'. Did you mean 'photos'?")
     for options in (["--interval", "0"], ["--interval", "1"], ["--interval", "x"], ["--sample", "0"], ["--seed", "-1"]):
-        with pytest.raises(SystemExit):
-            main(["rate", "photos", *options])
-    with pytest.raises(SystemExit):
-        main([*BEGIN, "--better", "--aspect", "p=1-5"])
+        bench("rate", "photos", *options).failed(2, f"argument {options[0]}")
+    bench(*BEGIN, "--better", "--aspect", "p=1-5").failed(2, "not allowed with")
 
 
-def test_what_is_left_out_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_out_is_named(bench: Bench, folder: Path) -> None:
     (folder / CAPTIONS[0]).write_text('{"id": "row 1", "caption": "one"}\n{"id": "other", "caption": "two"}\n')
-    assert main([*BEGIN, "--better"]) == 1
-    assert "lacks captions of 5 of 6 documents" in capsys.readouterr().err
-    assert main([*BEGIN, "--better", "Which?", "--subset", "--sample", "3"]) == 0
-    said = capsys.readouterr().err
+    bench(*BEGIN, "--better").failed(1, "lacks captions of 5 of 6 documents")
+    said = bench(*BEGIN, "--better", "Which?", "--subset", "--sample", "3").succeeded().err
     assert "is recorded in secret-model-a.jsonl for no usable document of the task (first: other)" in said
     assert "5 × caption is not recorded in secret-model-a.jsonl (first: row 0)" in said
     assert "--sample 3: there are 1 to rate" in said
     assert read_session(folder / "ratings" / "photos").design.questions.better == "Which?"
 
 
-def test_a_second_server_on_one_folder_is_refused_and_a_report_is_not(folder, capsys) -> None:
-    assert main([*BEGIN, "--better", "--output", "mine"]) == 0
-    capsys.readouterr()
+def test_a_second_server_on_one_folder_is_refused_and_a_report_is_not(bench: Bench, folder: Path) -> None:
+    bench(*BEGIN, "--better", "--output", "mine").succeeded()
     with locked(folder / "mine"):
-        assert main(["rate", "photos", "--output", "mine"]) == 2
-        assert "another 'bench rate' is serving this session (process" in capsys.readouterr().err
-        assert main(["rate", "photos", "--output", "mine", "--report"]) == 0
+        bench("rate", "photos", "--output", "mine").failed(2, "another 'bench rate' is serving this session (process")
+        bench("rate", "photos", "--output", "mine", "--report").succeeded()
 
 
-def test_a_missing_package_is_named(folder, monkeypatch, capsys) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_missing_package_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert main([*BEGIN, "--better"]) == 2
-    assert "pip install 'capbench[view]'" in capsys.readouterr().err
+    bench(*BEGIN, "--better").failed(2, "pip install 'capbench[view]'")
 
 
-def results(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[tuple[str, str], Any], dict[str, Any]]:
+def results(bench: Bench, folder: Path) -> tuple[dict[tuple[str, str], Any], dict[str, Any]]:
     """Report on a session and run the task that it wrote; return results, and the task."""
-    assert main(["rate", "photos", "--output", str(folder), "--report"]) == 0
-    said = capsys.readouterr().err
+    said = bench("rate", "photos", "--output", folder, "--report").succeeded().err
     command = next(line.removeprefix("next: bench ") for line in said.splitlines() if line.startswith("next: "))
-    options = ["--format", "json", "--bootstrap", "20", "--output_path", str(folder / "runs")]
-    assert main([*command.split(), *options]) == 0
-    printed = capsys.readouterr()
-    result_of = {(row["metric"], row["statistic"]): row for row in json.loads(printed.out)}
+    options = ("--format", "json", "--bootstrap", 20, "--output_path", folder / "runs")
+    printed = bench(*command.split(), *options).succeeded().out
+    result_of = {(row["metric"], row["statistic"]): row for row in json.loads(printed)}
     name = command.split()[-1]
-    assert main(["validate", "--include_path", str(folder), name]) == 0
-    assert "documents usable" in capsys.readouterr().out
+    bench("validate", "--include_path", folder, name).succeeded("documents usable")
     return result_of, yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
@@ -135,14 +121,14 @@ def rows_of(session: Session) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
-def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(tmp_path, capsys) -> None:
+def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(bench: Bench, tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=6, aspects=["quality=1-5"])
     desk = rate_all(session, "ann", [{"quality": 1 + number % 5} for number in range(12)])
     assert desk.answer("bob", 0, {"quality": 2})
     # One who took all back has said nothing.
     assert desk.answer("cy", 0, {"quality": 2})
     desk.undo("cy")
-    result_of, task = results(session.folder, capsys)
+    result_of, task = results(bench, session.folder)
     assert task["doc_to_human"] == "rating_quality"
     assert "2 raters" in task["description"]
     assert result_of["length", "kendall_c"]["n"] == 12
@@ -150,12 +136,12 @@ def test_one_aspect_is_a_rating_and_raters_who_are_not_done_count(tmp_path, caps
     assert sorted(len(row["rating_quality"]) for row in rows) == [1] * 11 + [2]
 
 
-def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_choices_run_as_a_task(bench: Bench, tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=6, better="Which?")
     rate_all(session, "ann", [0])
     rate_all(session, "bob", [0, 1, "tie", None, 0, 0])
     rate_all(session, "cy", [None])
-    result_of, task = results(session.folder, capsys)
+    result_of, task = results(bench, session.folder)
     assert task["protocol"] == {"votes": "share", "human_ties": "half"}
     rows = rows_of(session)
     assert len(rows) == 6
@@ -176,14 +162,12 @@ def test_choices_run_as_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert result_of["length", "accuracy"]["n"] == 6
 
 
-def test_images_of_which_nobody_could_tell_are_left_out_and_counted(tmp_path, capsys) -> None:
+def test_images_of_which_nobody_could_tell_are_left_out_and_counted(bench: Bench, tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=6, better="Which?")
     rate_all(session, "ann", [None, 0])
-    assert main(["rate", "photos", "--output", str(session.folder), "--report"]) == 0
-    said = capsys.readouterr()
-    assert "left out: 3 images that no rater could judge" in said.err
-    assert "3 rows" in said.err
-    assert "3 of them 'cannot tell'" in said.out
+    done = bench("rate", "photos", "--output", session.folder, "--report").succeeded("3 of them 'cannot tell'")
+    assert "left out: 3 images that no rater could judge" in done.err
+    assert "3 rows" in done.err
 
 
 def _rate_once(process: subprocess.Popen[str]) -> None:

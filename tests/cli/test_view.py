@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from capbench.cli.main import main
+from .conftest import Bench
 
 KEPT = Path(__file__).parents[2] / "results" / "runs"
 
@@ -34,24 +35,15 @@ def test_it_answers_at_the_printed_address_and_ends_without_a_fault(tmp_path: Pa
         assert process.stderr.read() == ""
 
 
-def test_the_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_missing_packages_are_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert main(["view", str(KEPT)]) == 2
-    assert "pip install 'capbench[view]'" in capsys.readouterr().err
+    bench("view", KEPT).failed(2, "pip install 'capbench[view]'")
 
 
-def test_a_folder_that_is_not_there_and_a_port_that_is_none_are_refused(tmp_path, capsys) -> None:
-    assert main(["view", str(tmp_path / "nowhere")]) == 1
-    assert "there is no such folder" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["view", str(KEPT), "--port", "65536"])
-
-
-def test_a_port_that_is_taken_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    import socket
-
+def test_a_folder_that_is_not_there_and_a_port_that_is_none_or_taken_are_refused(bench: Bench, tmp_path: Path) -> None:
+    bench("view", tmp_path / "nowhere").failed(1, "there is no such folder")
+    bench("view", KEPT, "--port", "65536").failed(2, "expected a port, 0 to 65535")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert main(["view", str(KEPT), "--port", str(taken.getsockname()[1])]) == 2
-    assert "cannot listen at" in capsys.readouterr().err
+        bench("view", KEPT, "--port", taken.getsockname()[1]).failed(2, "cannot listen at")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +15,6 @@ from capbench.benchmarks.records.record import Record
 from capbench.errors import DataError, UsageError
 
 KIB = 1024
-SIZE = 512 * KIB
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of half a megabyte."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        pytest.skip("only root mounts a small disk")
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let root mount a disk")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def leave(disk: Path, free: int) -> None:
