@@ -18,9 +18,6 @@ follows from the task:
                              for others)
 Runs must be of the same task, version and data; only rows that all have a score for count.
 
-Two tables are printed. The first ranks them, with an interval and a group: those with a letter in common are
-not significantly different at level --alpha. The second has each pair, with p before and after Holm's correction.
-
 examples:
   bench compare runs/flickr8k_expert/no-model/20260101T120000-0a1b2c3d
   bench compare RUN --statistic kendall_c --metrics cider,meteor

@@ -12,12 +12,6 @@ RUNS = Path("results/runs")
 OUTPUT = Path("results/leaderboard")
 
 _EPILOG = """\
-build   writes README.md, index.html with a page a run, leaderboard.csv, leaderboard.json and LaTeX tables from
-        the records of finished runs and nothing else: the same runs give the same bytes on every machine. A record
-        that is damaged, edited, of a newer capbench or a copy is left out and named.
-check   lists what differs, and exits with 1, when the leaderboard is not up to date with the runs. For CI.
-diff    prints, as a comment in Markdown, what changed since a git revision, or between two leaderboards.
-
 Unless --runs names another folder, it is made of the runs that are kept in results/runs; 'bench run' writes to runs.
 
 examples:
@@ -27,6 +21,10 @@ examples:
 'bench leaderboard COMMAND --help' explains a command."""
 
 _BUILD = """\
+README.md, index.html with a page a run, leaderboard.csv, leaderboard.json and LaTeX tables are made from the records
+of runs alone: the same runs give the same bytes on every machine. A record that is damaged, edited, of a newer
+capbench or a copy is left out and named.
+
 Rows are metrics, for tasks that compare metrics with human judgement, or models, for tasks that score captions or
 test encoders. Of several runs of one row the newest of those with the most documents counts; the others are listed
 as superseded. Two versions of a task are two tables. Each number is followed by its published value; published rows
@@ -39,8 +37,8 @@ Files of an earlier build that are no longer made are removed; files that are no
 
 _DIFF = """\
 BASE and HEAD are each a git revision, a leaderboard.json or the folder of a leaderboard. Of a revision the
-leaderboard in the folder --output is read. Prints new and removed rows, values that moved with their difference
-and change of rank, and runs that are left out since; 'Nothing moves.' where nothing changed."""
+leaderboard in the folder --output is read. Prints, as Markdown, new and removed rows, values that moved with their
+difference and change of rank, and runs that are left out since; 'Nothing moves.' where nothing changed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = add(
         "check",
         "exit with 1 unless the leaderboard is up to date with the runs",
-        "Nothing is written. 'bench leaderboard build' updates the leaderboard.",
+        "What differs is listed, for CI, and nothing written. 'bench leaderboard build' updates the leaderboard.",
     )
     diff = add("diff", "print what changed since a git revision, or between two leaderboards", _DIFF)
     for command in (build, check):
