@@ -70,9 +70,9 @@ world: $(READY)  ## Train the models of the shapes world anew: 25 to 50 minutes 
 		--output adapters/models/shapes-captioner
 
 recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show
-	$(BIN)/python -m capbench.recipes.shapes.replication_checks --output trained
-	$(BIN)/python -m capbench.recipes.shapes.replication_checks --rewards --output trained
-	$(BIN)/python -m capbench.recipes.shapes.self_training_check --output trained/loops
+	$(BIN)/python speed/replication.py --output trained
+	$(BIN)/python speed/replication.py --rewards --output trained
+	$(BIN)/python speed/self_training.py --output trained/loops
 
 docs: $(READY)  ## Build the site into build/site; a broken link, an unknown reference or a page left out fails
 	$(BIN)/python docs/site/stage.py build/docs

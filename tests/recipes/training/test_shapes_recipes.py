@@ -5,17 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from replication import CHECKS, POSITIVES, REWARD_CHECKS, VARIANTS, checked, reward_variants, table
 
 from capbench.adapters.shapes.painter import described_scene
-from capbench.recipes.shapes.replication_checks import (
-    CHECKS,
-    POSITIVES,
-    REWARD_CHECKS,
-    VARIANTS,
-    checked,
-    reward_variants,
-    table,
-)
 from capbench.recipes.shapes.rows import painted
 from capbench.recipes.training.schema import load_recipe
 from capbench.tasks.shapes.describing import name, short_references

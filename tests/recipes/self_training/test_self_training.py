@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from self_training import missing, table
+
 from capbench.recipes.self_training.report import curve_of, draw_curves
 from capbench.recipes.self_training.schema import load_loop
-from capbench.recipes.shapes.self_training_check import missing, table
 
 
 def rows(*values: float, low: float | None = 0.01) -> list[dict[str, Any]]:

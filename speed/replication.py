@@ -1,6 +1,6 @@
 """Runs the recipes of the shapes world with several seeds, and checks findings of the papers.
 
-``python -m capbench.recipes.shapes.replication_checks --output FOLDER`` trains encoders; with ``--rewards`` the
+``python speed/replication.py --output FOLDER`` trains encoders; with ``--rewards`` the
 captioner: once by cross-entropy, then by SCST from the result, once per reward and seed.
 
 Finished trainings in FOLDER are not repeated. Exit code 1 if a check fails.
@@ -16,11 +16,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from ..training.contract import TrainingCall
-from ..training.execution import CARD, SCORES, run_recipe
-from ..training.judging import markdown_table
-from ..training.processes import TrainingProcesses
-from ..training.schema import load_recipe
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.execution import CARD, SCORES, run_recipe
+from capbench.recipes.training.judging import markdown_table
+from capbench.recipes.training.processes import TrainingProcesses
+from capbench.recipes.training.schema import load_recipe
 
 Variants = Mapping[str, tuple[str, tuple[str, ...]]]
 """Name to a recipe and its changes."""

@@ -1,6 +1,6 @@
 """Runs the self-training loop of the shapes world with several seeds, and checks that a turn raises CAPTURE.
 
-``python -m capbench.recipes.shapes.self_training_check --output FOLDER``
+``python speed/self_training.py --output FOLDER``
 
 Finished turns in FOLDER are not repeated; ``loop.svg`` shows all seeds. Exit code 1 if the gain of turn 1 is within
 the spread over seeds.
@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from ..self_training.report import curve_of, draw_curves, rows_of
-from ..self_training.rounds import LoopCall, run_loop
-from ..self_training.schema import load_loop
-from ..training.judging import Row, markdown_table
-from ..training.processes import TrainingProcesses
-from .replication_checks import cell, report
-from .together import run
+from replication import cell, report
+
+from capbench.recipes.self_training.report import curve_of, draw_curves, rows_of
+from capbench.recipes.self_training.rounds import LoopCall, run_loop
+from capbench.recipes.self_training.schema import load_loop
+from capbench.recipes.shapes.together import run
+from capbench.recipes.training.judging import Row, markdown_table
+from capbench.recipes.training.processes import TrainingProcesses
 
 _SPREADS = 3.0
 """Standard deviations over seeds by which the mean of turn 1 must be above turn 0."""
