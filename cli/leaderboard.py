@@ -38,7 +38,7 @@ Files of an earlier build that are no longer made are removed; files that are no
 _DIFF = """\
 BASE and HEAD are each a git revision, a leaderboard.json or the folder of a leaderboard. Of a revision the
 leaderboard in the folder --output is read. Prints, as Markdown, new and removed rows, values that moved with their
-difference and change of rank, and runs that are left out since; 'Nothing moves.' where nothing changed."""
+difference and change of rank, and runs that are left out since; 'No changes.' where nothing moved."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

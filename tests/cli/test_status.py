@@ -9,7 +9,6 @@ import pytest
 
 from capbench.benchmarks.scale import progress_file
 from capbench.benchmarks.scale.progress_file import PROGRESS_FILE, progress_written
-from capbench.cli.main import main
 from capbench.cli.status import state_of
 from capbench.errors import DataError
 from capbench.progress import silent
@@ -56,11 +55,9 @@ def test_error_that_ended_a_run_is_told(tmp_path: Path):
     assert state_of(tmp_path / PROGRESS_FILE)[0] == "interrupted"
 
 
-def test_tasks_of_a_run_are_told_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_tasks_of_a_run_are_told_in_order(bench, tmp_path: Path):
     for task in ("b", "a"):
         with progress_written(tmp_path / task, silent):
             pass
-    assert main(["status", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{tmp_path}/a: done\n\n{tmp_path}/b: done\n"
-    assert main(["status", str(tmp_path / "c")]) == 1
-    assert "holds no progress file of a run" in capsys.readouterr().err
+    assert bench("status", tmp_path).succeeded().out == f"{tmp_path}/a: done\n\n{tmp_path}/b: done\n"
+    bench("status", tmp_path / "c").failed(1, "holds no progress file of a run")

@@ -118,8 +118,7 @@ def cluster(tmp_path: Path) -> str:
 def test_without_options_models_run_in_this_process_and_what_is_more_than_a_shard_without_them_in_several():
     assert engine() is engine("--processes", "1") is None
     several = place(has_models=False)
-    assert isinstance(several.executor, LocalExecutor)
-    assert (several.executor.processes, several.only_shards) == (None, True)
+    assert (several.executor, several.only_shards) == (LocalExecutor(), True)
 
 
 def test_folder_of_the_cluster_file_is_taken_where_none_is_named(tmp_path: Path):
@@ -132,31 +131,25 @@ def test_folder_of_the_cluster_file_is_taken_where_none_is_named(tmp_path: Path)
 
 
 def test_options_name_the_engine(capsys: pytest.CaptureFixture[str]):
-    several, cluster, own = (engine("--processes", "3"), engine("--address", "head:6379"), engine("--engine", "ray"))
-    assert isinstance(several, LocalExecutor)
-    assert isinstance(cluster, RayExecutor)
-    assert isinstance(own, RayExecutor)
-    auto = engine("--processes", "auto")
-    assert isinstance(auto, LocalExecutor)
-    assert auto.processes is None
-    assert (several.processes, cluster.address, own.address) == (3, "head:6379", "auto")
+    assert engine("--processes", "3") == LocalExecutor(3)
+    assert engine("--processes", "auto") == LocalExecutor(None)
+    for words, address in ((("--address", "head:6379"), "head:6379"), (("--engine", "ray"), "auto")):
+        ray = engine(*words)
+        assert isinstance(ray, RayExecutor)
+        assert ray.address == address
     with pytest.raises(SystemExit):
         engine("--processes", "0")
     assert "expected a whole number above 0, found '0'; or 'auto'" in capsys.readouterr().err
 
 
 def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
+    pools = {"captioner": Resources(gpus=2, role="captioner", workers=5)}
     with permit(Permissions(servers=("head",))):
-        queue, ray, local = (
-            engine("--cluster", cluster, *words) for words in ([], ["--engine", "ray"], ["--engine", "local"])
-        )
-    pool = Resources(gpus=2, role="captioner", workers=5)
-    assert isinstance(queue, SlurmExecutor)
-    assert (queue.pools, queue.slots, queue.options) == ({"captioner": pool}, 4, ["--time=1:00"])
+        assert engine("--cluster", cluster) == SlurmExecutor(4, ["--time=1:00"], pools=pools)
+        assert engine("--cluster", cluster, "--engine", "local") == LocalExecutor(3, pools=pools)
+        ray = engine("--cluster", cluster, "--engine", "ray")
     assert isinstance(ray, RayExecutor)
-    assert (ray.address, ray.pools) == ("head:1", {"captioner": pool})
-    assert isinstance(local, LocalExecutor)
-    assert (local.processes, local.pools) == (3, {"captioner": pool})
+    assert (ray.address, ray.pools) == ("head:1", pools)
 
 
 @pytest.mark.parametrize(
@@ -197,16 +190,9 @@ def test_help_and_lists_import_nothing_heavy(tmp_path: Path, monkeypatch: pytest
     # Suites: without data and images nothing is asked of models, which are not here.
     for folder in ("flickr8k/images", "dci"):
         Path(os.environ["BENCH_CACHE"], "data", folder).mkdir(parents=True)
-    called = (
-        "run --help",
-        "compare --help",
-        "leaderboard build --help",
-        "ls tasks",
-        "ls models",
-        "ls tags",
-        "ls suites",
-    )
-    code = "".join(_MAIN.format(arguments=words.split()) for words in called)
+    commands = [f"{command} --help" for command in ("run", "compare", "leaderboard build")]
+    commands += [f"ls {kind}" for kind in ("tasks", "models", "tags", "suites")]
+    code = "".join(_MAIN.format(arguments=words.split()) for words in commands)
     assert imported(code).isdisjoint([*HEAVY, "open_clip"])
 
 
