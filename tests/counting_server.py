@@ -8,7 +8,7 @@ import threading
 ANSWER = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class CountingServer:
+class Listener:
     """Listens on this machine, and hangs up, or answers that there is nothing.
 
     Attributes:

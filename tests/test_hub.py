@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from counting_server import CountingServer
+from counting_server import Listener
 from hub_cache import COMMIT, arrive
 from huggingface_hub import constants
 
@@ -18,8 +18,8 @@ from capbench.hub import NotInCache, asked_once, require_repository, unreachable
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountingServer]:
-    opened = CountingServer()
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+    opened = Listener()
     paths = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", opened.address + paths)
     monkeypatch.setattr(constants, "ENDPOINT", opened.address)
@@ -30,7 +30,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountingSer
     opened.close()
 
 
-def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: CountingServer):
+def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: Listener):
     with pytest.raises(AdapterError, match=f"model 'some/model': it is not in the hub's cache, and {hub.address}"):
         hub_commit("some/model", None)
     with pytest.raises(AdapterError, match="it is not in the hub's cache, and http") as caught:
@@ -39,7 +39,7 @@ def test_hub_that_does_not_answer_is_asked_once_for_all_that_is_loaded(hub: Coun
     assert hub.asked == 1
 
 
-def test_what_the_cache_holds_is_had_though_the_hub_does_not_answer(hub: CountingServer, tmp_path: Path):
+def test_what_the_cache_holds_is_had_though_the_hub_does_not_answer(hub: Listener, tmp_path: Path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text("{}")
     arrive(tmp_path / "hub", "some/model", tmp_path / "model")
@@ -47,7 +47,7 @@ def test_what_the_cache_holds_is_had_though_the_hub_does_not_answer(hub: Countin
     assert hub.asked == 1
 
 
-def test_hub_that_answers_is_asked_for_what_is_wanted(hub: CountingServer):
+def test_hub_that_answers_is_asked_for_what_is_wanted(hub: Listener):
     hub.answers = True
     assert not unreachable()
     with pytest.raises(AdapterError, match="on the Hub") as caught:
@@ -57,7 +57,7 @@ def test_hub_that_answers_is_asked_for_what_is_wanted(hub: CountingServer):
 
 
 def test_nobody_is_asked_about_a_folder_or_where_the_user_forbids_it(
-    hub: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with asked_once(str(tmp_path)):
         pass
@@ -69,7 +69,7 @@ def test_nobody_is_asked_about_a_folder_or_where_the_user_forbids_it(
 
 
 def test_repository_of_which_no_cache_has_anything_is_nowhere_before_a_library_looks(
-    hub: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("HF_DATASETS_CACHE", raising=False)
@@ -94,7 +94,7 @@ def test_repository_of_which_no_cache_has_anything_is_nowhere_before_a_library_l
 
 
 def test_of_what_is_no_repository_or_can_be_asked_for_nothing_is_said(
-    hub: CountingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner/folder").mkdir(parents=True)
@@ -107,7 +107,7 @@ def test_of_what_is_no_repository_or_can_be_asked_for_nothing_is_said(
 
 
 def test_libraries_ask_again_afterwards_and_other_faults_stay_what_they_are(
-    hub: CountingServer, monkeypatch: pytest.MonkeyPatch
+    hub: Listener, monkeypatch: pytest.MonkeyPatch
 ):
     from datasets import config
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 import yaml
-from counting_server import CountingServer
+from counting_server import Listener
 from faults.stranger_files import LOOP, PIPELINE, RECIPE, TASK
 from finished_runs import checksum
 from PIL import Image
@@ -119,14 +119,14 @@ def written(values: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def listener() -> Iterator[CountingServer]:
-    listener = CountingServer()
+def listener() -> Iterator[Listener]:
+    listener = Listener()
     yield listener
     listener.close()
 
 
 @pytest.fixture
-def world(tmp_path: Path, listener: CountingServer, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(tmp_path, listener.port)
     Image.new("RGB", (16, 16), (200, 10, 10)).save(world.elsewhere / "SECRET.png")
     (world.elsewhere / "rows.jsonl").write_text(json.dumps({**ROW, "image": "SECRET.png", "caption": SECRET}) + "\n")
@@ -209,7 +209,7 @@ def strange(world: World, events: Sequence[Event]) -> list[Event]:
 
 
 def look(
-    world: World, listener: CountingServer, commands: Sequence[str], capsys: pytest.CaptureFixture[str]
+    world: World, listener: Listener, commands: Sequence[str], capsys: pytest.CaptureFixture[str]
 ) -> dict[str, int]:
     """Carry commands out, see that nothing was done that nobody allowed, and return how they ended."""
     came = listener.asked
@@ -355,7 +355,7 @@ CARD = {
 
 
 @pytest.mark.parametrize("attack", dear(OF_TASKS, "code: pickle of pandas"))
-def test_task(attack: str, world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_task(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     world.write("strange.yaml", task_that_tries(attack))
     world.tell(OF_TASKS[attack])
     write_what_tasks_name(world)
@@ -366,7 +366,7 @@ def test_task(attack: str, world: World, listener: CountingServer, capsys: pytes
     came_to_its_end(attack, ended, but=("make ", "train "))
 
 
-def test_all_tasks_together(world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_all_tasks_together(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     attacks = [attack for attack in OF_TASKS if attack != "code: pickle of pandas"]
     tasks: dict[str, str] = {}
     for number, attack in enumerate(attacks):
@@ -568,11 +568,7 @@ def make_checkpoint(world: World, name: str) -> None:
 
 @pytest.mark.parametrize("attack", dear(OF_MODELS, "code: parts of a pipeline", "code: lm-eval"))
 def test_model(
-    attack: str,
-    world: World,
-    listener: CountingServer,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     # As where the program is started by 'python -m' in the stranger's folder.
     monkeypatch.syspath_prepend(str(world.stranger))
@@ -712,7 +708,7 @@ OF_RECIPE_COMMANDS = {
         for attack in of
     ],
 )
-def test_recipe(kind: str, attack: str, world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     values = {"pipeline": OF_PIPELINES, "recipe": OF_RECIPES, "loop": OF_LOOPS}[kind][attack]
     for name, content in {"pipeline": PIPELINE, "recipe": RECIPE, "loop": LOOP, kind: values}.items():
         world.write(f"{name}.yaml", content)
@@ -764,9 +760,7 @@ def write_files_that_are_no_images(world: World) -> None:
 
 
 @pytest.mark.parametrize("attack", dear(IMAGES))
-def test_rows_images_and_captions(
-    attack: str, world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]
-):
+def test_rows_images_and_captions(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     image = IMAGES[attack]
     world.write("strange.yaml", TASK)
     world.write("pipeline.yaml", PIPELINE)
@@ -781,7 +775,7 @@ def test_rows_images_and_captions(
     look(world, listener, OF_DATA_COMMANDS, capsys)
 
 
-def test_folder_of_images(world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_folder_of_images(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     world.write("pipeline.yaml", PIPELINE)
     world.tell(list(LINKS))
     write_files_that_are_no_images(world)
@@ -806,9 +800,7 @@ ROWS_OF_SUITE = {
 
 
 @pytest.mark.parametrize("attack", ROWS_OF_SUITE)
-def test_recorded_folder_of_a_suite(
-    attack: str, world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]
-):
+def test_recorded_folder_of_a_suite(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     (world.stranger / "rows.jsonl").unlink()
     (world.stranger / "train.jsonl").unlink()
     world.write("models.yaml", {"detailcaps_table4": {"CogVLM": ROWS_OF_SUITE[attack]}})
@@ -838,7 +830,7 @@ CLUSTERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("attack", CLUSTERS)
-def test_cluster_file(attack: str, world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_cluster_file(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     world.write("cluster.yaml", CLUSTERS[attack])
     world.tell(CLUSTERS[attack])
     run = "run --task mine --include_path mine --model captions:mine/rows.jsonl --bootstrap 0 --cluster {here}/cluster.yaml"
@@ -853,7 +845,7 @@ def test_cluster_file(attack: str, world: World, listener: CountingServer, capsy
     assert not [script for script in scripts if str(world.elsewhere) in script.read_text()]
 
 
-def test_progress_of_a_run_by_a_link(world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_progress_of_a_run_by_a_link(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     world.write("mine.yaml", {**TASK, "task": "mine"})
     linked(world.stranger / "progress.json", world.elsewhere / "rows.jsonl")
     look(world, listener, ["status {here}"], capsys)
@@ -902,7 +894,7 @@ def linked(path: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize("attack", dear(OF_RUNS))
-def test_run_and_leaderboard(attack: str, world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_run_and_leaderboard(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     assert (
         typed(
             world,
@@ -924,7 +916,7 @@ def test_run_and_leaderboard(attack: str, world: World, listener: CountingServer
 
 
 @pytest.mark.parametrize("attack", ["picture", "answers", "lock", "items", "design", "task that is made"])
-def test_rating_session(attack: str, world: World, listener: CountingServer, capsys: pytest.CaptureFixture[str]):
+def test_rating_session(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
     session = make_session(world.stranger, rows=2, better="which")
     folder = session.folder
     secret = world.elsewhere / "SECRET.png"
