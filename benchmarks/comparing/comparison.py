@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
 from ..tables.text import decimals_for
 from .finished_runs import (
-    Contestant,
     FinishedRun,
     own_decoding,
     read_runs,
@@ -237,7 +236,8 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
             f"{test} assumes independent rows; these {paired.n:,} are of {paired.groups:,} {resampled}: "
             f"letters are from the bootstrap over {resampled}"
         )
-    compared, pairs = _ranked(scored, paired, settings, paired.higher_is_better)
+    labels = {entry.name: entry.label for entry in scored}
+    compared, pairs = _ranked(labels, paired, settings, paired.higher_is_better)
     return Comparison(
         first.record.task, first.record.alias, "metric", "", "", name, label, paired.n, paired.groups,
         resampled, shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
@@ -278,7 +278,6 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
         )
     names = _model_names(runs)
     rows, notes = on_shared_documents(metric, runs, names)
-    scored = [Contestant(name, name, run, metric, rows.scores[name]) for run, name in zip(runs, names, strict=True)]
     paired = _paired(first, rows, statistic, f"{name} of {metric}", settings.draws(progress))
     sizes = [len(run.samples) for run in runs]
     if any(size != paired.n for size in sizes):
@@ -293,7 +292,8 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
             f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; "
             f"compared here is the {name} of caption values"
         )
-    compared, pairs = _ranked(scored, paired, settings, first.record.higher_is_better(metric))
+    labels = dict(zip(names, names, strict=True))
+    compared, pairs = _ranked(labels, paired, settings, first.record.higher_is_better(metric))
     return Comparison(
         first.record.task, first.record.alias, "model", metric, first.record.metric_label(metric), name, label,
         paired.n, paired.groups, first.record.protocol.resampled, first.record.scale_of(metric, name),
@@ -342,20 +342,14 @@ def _paired(
 
 
 def _ranked(
-    scored: Sequence[Contestant], paired: PairedEstimates, settings: CompareSettings, higher_is_better: bool
+    labels: Mapping[str, str], paired: PairedEstimates, settings: CompareSettings, higher_is_better: bool
 ) -> tuple[list[RankedValue], list[Pair]]:
-    """Return all of them, best first, and all pairs."""
+    """Return all of them, by name to label, best first, and all pairs."""
     estimates, shares = paired.estimates, paired.is_share
     ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
-    labels = {entry.name: entry.label for entry in scored}
+    intervals = {name: estimate.interval(1 - settings.alpha, is_share=shares) for name, estimate in estimates.items()}
     compared = [
-        RankedValue(
-            name,
-            labels[name],
-            estimates[name].value,
-            estimates[name].interval(1 - settings.alpha, is_share=shares),
-            letter,
-        )
+        RankedValue(name, labels[name], estimates[name].value, intervals[name], letter)
         for name, letter in ranking.groups.items()
     ]
     pairs = [

@@ -87,11 +87,10 @@ class FinishedRun:
 
     def values(self, column: str) -> list[Any]:
         """Return a column, empty if the file lacks it; columns of texts are read on demand."""
-        if column in self.samples.column_names:
-            return self.samples[column].to_pylist()
         if column not in self.columns:
             return []
-        return self._read([column, "image"])[column].to_pylist()
+        samples = self._read([column, "image"]) if column in _TEXTS else self.samples
+        return samples[column].to_pylist()
 
 
 @dataclass(frozen=True)
