@@ -57,10 +57,8 @@ def run(options: argparse.Namespace) -> int:
     for check in report.checks:
         mark = "holds" if check.passed else "DOES NOT HOLD"
         print(f"             {check.check}: expected {check.expected:g}, found {check.found}: {mark}")
-    for failure in report.failures:
-        print(f"             {describe(failure)}")
-    for empty in report.empty:
-        print(f"             counted as empty: {describe(empty)}")
+    for line in (*map(describe, report.failures), *(f"counted as empty: {describe(row)}" for row in report.empty)):
+        print(f"             {line}")
     return 0 if report.verdict == "ok" else 1
 
 

@@ -149,6 +149,8 @@ def run(options: argparse.Namespace) -> int:
     }
     if options.dry_run:
         return _say_what_would_be_done(options, metric_names, settings["data"], models)
+    from ..benchmarks.tables.results import legend, render
+
     finished: list[TaskRun] = []
 
     def report(task_run: TaskRun) -> None:
@@ -160,7 +162,10 @@ def run(options: argparse.Namespace) -> int:
     finally:
         # When a later task fails, those before it are done, and are shown.
         if finished:
-            _print_table(finished, options)
+            print(render(finished, options.format), flush=True)
+            if options.format == "github" and (lines := legend(finished)):
+                # What is piped on is the table alone.
+                tell("", *lines)
     return 1 if any(result.record.metric_errors or not result.record.is_complete for result in finished) else 0
 
 
@@ -232,16 +237,6 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "resamples": options.bootstrap,
         "generation_kwargs": parse_arguments(options.gen_kwargs, "--gen_kwargs"),
     }
-
-
-def _print_table(finished: list[TaskRun], options: argparse.Namespace) -> None:
-    from ..benchmarks.tables.results import legend, render
-
-    table = render(finished, options.format)
-    print(table, flush=True)
-    if options.format == "github" and (lines := legend(finished)):
-        # What is piped on is the table alone.
-        tell("", *lines)
 
 
 def _tell(finished: TaskRun) -> None:
