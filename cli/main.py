@@ -38,7 +38,6 @@ COMMANDS = {
     "validate": "check task files: syntax, keys, metrics, templates, readers, data",
     "doctor": "check this machine: Java, GPU, packages, caches, disk",
     "verify": "check that runs are intact, or that this machine reproduces released code: bench verify runs",
-    "status": "show the progress of a run, from any machine: bench status RUN",
     "store": "manage the store: stats, prune, verify",
 }
 _EPILOG = """\

@@ -137,7 +137,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--run_folder": {
         "metavar": "DIR",
-        "help": "folder for results of shards and the progress of the run ('bench status DIR'); for ray and slurm a "
+        "help": "folder for results of shards and the progress of the run (progress.json); for ray and slurm a "
         "folder that all machines see",
     },
     "--cluster": {

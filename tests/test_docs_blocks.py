@@ -92,7 +92,6 @@ TOLD = {
     r"data ": "tests/cli/test_show_and_data.py",
     r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/cli/test_leaderboard.py",
     r"verify --parity": "tests/cli/test_verify.py",
-    r"(work|status) RUN": "tests/cli/test_run.py",
     r"rate |run --include_path ratings/": "tests/test_docs_rate.py",
 }
 """What is not carried out here to why, or which test does it; their words are looked at by tests/test_docs.py."""

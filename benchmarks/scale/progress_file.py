@@ -1,4 +1,4 @@
-"""The progress of a run: a small JSON file in its folder, which the driver writes and ``bench status`` reads."""
+"""The progress of a run: a small JSON file in its folder, which its driver writes, for any machine to read."""
 
 from __future__ import annotations
 

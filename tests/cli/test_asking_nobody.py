@@ -94,7 +94,6 @@ READS = {
     "leaderboard": "leaderboard build --runs {world}/runs --output board",
     "plot": "plot agreement {world}/runs -o plot.svg",
     "verify": "verify {world}/runs",
-    "status": "status {world}/far_away",
     "doctor": "doctor",
     "store stats": "store stats --store {world}/cache/store.sqlite",
     "store verify": "store verify --store {world}/cache/store.sqlite",

@@ -845,12 +845,6 @@ def test_cluster_file(attack: str, world: World, listener: Listener, capsys: pyt
     assert not [script for script in scripts if str(world.elsewhere) in script.read_text()]
 
 
-def test_progress_of_a_run_by_a_link(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
-    world.write("mine.yaml", {**TASK, "task": "mine"})
-    linked(world.stranger / "progress.json", world.elsewhere / "rows.jsonl")
-    look(world, listener, ["status {here}"], capsys)
-
-
 OF_RUNS: dict[str, Callable[[World, Path, dict[str, Any]], None]] = {
     "nothing": lambda world, run, record: None,
     "read: record by a link": lambda world, run, record: linked(run / "run.json", world.elsewhere / "rows.jsonl"),
@@ -884,7 +878,6 @@ OF_RUN_COMMANDS = [
     "export latex {here} -o runs.tex",
     "export parquet {here} -o runs.parquet",
     "export lm-eval {here} -o lm_eval",
-    "status {here}",
 ]
 
 
@@ -945,7 +938,6 @@ def test_rating_session(attack: str, world: World, listener: Listener, capsys: p
 def test_documents_say_how_much_was_tried():
     # Each of these lists has an ordinary one, too.
     with_usual = (OF_TASKS, OF_MODELS, OF_PIPELINES, OF_RECIPES, OF_RUNS)
-    of_status = 1
     tried = sum(len(cases) - 1 for cases in with_usual)
-    tried += len(OF_LOOPS) + len(IMAGES) + len(ROWS_OF_SUITE) + len(CLUSTERS) + of_status
+    tried += len(OF_LOOPS) + len(IMAGES) + len(ROWS_OF_SUITE) + len(CLUSTERS)
     assert f"None of {tried} attempts" in (PACKAGE_ROOT / "docs/reliability.md").read_text()

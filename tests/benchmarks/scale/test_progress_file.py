@@ -1,0 +1,33 @@
+"""How far a run is, as its driver writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from capbench.benchmarks.scale import progress_file
+from capbench.benchmarks.scale.progress_file import PROGRESS_FILE, progress_written
+from capbench.errors import DataError
+from capbench.progress import silent
+
+
+def test_file_is_written_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr(progress_file.time, "monotonic", lambda: now)
+    with progress_written(tmp_path, silent) as progress:
+        report = progress("shards")
+        for now, written in ((100.9, []), (101.1, [2]), (102.0, [2]), (102.2, [4])):
+            report(round(now * 2 - 200), 9)
+            steps = json.loads((tmp_path / PROGRESS_FILE).read_text())["steps"]
+            assert [step["done"] for step in steps.values()] == written
+
+
+def test_error_that_ended_a_run_is_told(tmp_path: Path):
+    with pytest.raises(DataError), progress_written(tmp_path, silent):
+        raise DataError("no data", "Get some.")
+    assert json.loads((tmp_path / PROGRESS_FILE).read_text())["end"] == "no data. Get some."
+    with pytest.raises(KeyboardInterrupt), progress_written(tmp_path, silent):
+        raise KeyboardInterrupt
+    assert json.loads((tmp_path / PROGRESS_FILE).read_text())["end"] == "interrupted"
