@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import executor_calls
@@ -14,6 +15,7 @@ import psutil
 import pytest
 from executor_calls import Kept, Permitted, Recorded, Shard, environment, failing, failing_oddly
 
+from capbench.benchmarks.scale import executors
 from capbench.benchmarks.scale.executors import Executor, InProcess, LocalExecutor, Resources, cores
 from capbench.errors import DataError, ExecutorError
 from capbench.permissions import Permissions
@@ -132,6 +134,37 @@ def test_workers_with_a_model_share_out_the_gpus(
     assert len(by_process) == len(environments)
     if processes is None or taken > 1:
         assert len(by_process) <= len(gpus)
+
+
+def test_worker_holds_no_more_than_two_calls():
+    taken: list[Shard] = []
+
+    def calls() -> Iterator[Shard]:
+        for shard in SHARDS:
+            taken.append(shard)
+            yield shard
+
+    results = LocalExecutor(processes=1).map(environment, calls())
+    next(results)
+    assert len(taken) == 2
+    assert len(list(results)) == len(SHARDS) - 1
+
+
+def test_workers_are_as_many_as_the_pool_the_model_and_memory_allow(monkeypatch: pytest.MonkeyPatch):
+    def workers(executor: LocalExecutor, resources: Resources) -> int:
+        return len(executor._environments(resources))
+
+    monkeypatch.setattr(executors, "cores", lambda: 8)
+    memory = {"meminfo": ["MemTotal: 99 kB", f"MemAvailable: {32 << 20} kB"], "memory.max": ["max"]}
+    monkeypatch.setattr(executors, "_lines", lambda path: memory.get(path.name, ["0"]))
+    assert workers(LocalExecutor(), Resources()) == 8
+    assert workers(LocalExecutor(), Resources(workers=3)) == 3
+    # Without a GPU a model is loaded once, unless the user says otherwise.
+    assert workers(LocalExecutor(), Resources(role="judge")) == 1
+    assert workers(LocalExecutor(2), Resources(role="judge")) == 2
+    # 2 GiB a worker; the limit of a container counts, less what is in use.
+    memory |= {"memory.max": [str(9 << 30)], "memory.current": [str(1 << 30)]}
+    assert workers(LocalExecutor(), Resources()) == 4
 
 
 def test_gpus_that_this_process_may_use_are_those_that_workers_get(monkeypatch: pytest.MonkeyPatch):

@@ -50,6 +50,8 @@ def test_each_job_of_an_array_takes_its_share(queue: Path, executor: SlurmExecut
     processes = [recorded.calls(number) for number in range(4)]
     assert [len(calls) for calls in processes] == [1] * 4
     assert processes[0][0][0] == processes[2][0][0] != processes[1][0][0]
+    # What is in it is unpickled: only this user may write there.
+    assert [folder.stat().st_mode & 0o777 for folder in (tmp_path / "slurm").iterdir()] == [0o700]
     script = (queue / "job-1").read_text().splitlines()
     for option in (
         "array=0-1%2", "partition=gpu", "time=0-1:30", "exclusive", "gpus-per-node=2", "mem=1024M", "cpus-per-task=3",
