@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +91,16 @@ def comment(base: _Json, head: _Json, note: str = "") -> str:
 
 
 def moved_lines(base: _Json, head: _Json) -> list[str]:
-    """Return one line per change in the tables; empty if they are equal."""
+    """Return a table of the cells that changed, for each task, and the runs that are left out since; or nothing."""
     lines: list[str] = []
     before, after = _tables(base), _tables(head)
     for key in sorted(before.keys() | after.keys()):
-        changes = list(_of_table(before.get(key), after.get(key)))
-        if changes:
-            table = after.get(key) or before[key]
-            lines += [f"**{markdown(table['alias'])}** (version {markdown(str(table['version']))})", "", *changes, ""]
+        table = after.get(key) or before[key]
+        old, new = _cells(before.get(key)), _cells(after.get(key))
+        moved = [_moved(place, old.get(place), new.get(place)) for place in dict.fromkeys([*new, *old])]
+        if any(moved):
+            lines += [f"**{markdown(table['alias'])}** (version {markdown(str(table['version']))})", "", *_HEAD]
+            lines += [*filter(None, moved), ""]
     known = {(run["key"], run["reason"]) for run in base["left_out"]}
     left_out = [run for run in head["left_out"] if (run["key"], run["reason"]) not in known]
     if left_out:
@@ -107,77 +109,49 @@ def moved_lines(base: _Json, head: _Json) -> list[str]:
     return lines
 
 
+_HEAD = ("| Row | Column | before | now | difference | rank |", "| :-- | :-- | --: | --: | --: | :-- |")
+_Place = tuple[str, str]
+"""A row and a column."""
+
+
 def _tables(board: _Json) -> dict[tuple[str, str], _Json]:
     return {(table["task"], str(table["version"])): table for table in board["tables"]}
 
 
-def _of_table(before: _Json | None, after: _Json | None) -> Iterator[str]:
-    old, new = _rows(before), _rows(after)
-    columns = {column["key"]: column for table in (before, after) if table for column in table["columns"]}
-    for word, here, there in (("new", new, old), ("removed", old, new)):
-        alone = {key: cells for key, cells in here.items() if key not in there}
-        yield from (f"- {word}: {_name(key)}{_listed(cells, columns)}" for key, cells in alone.items())
-    moved = [
-        line
-        for key, cells in new.items()
-        if key in old
-        for column, cell in columns.items()
-        if (line := _moved(_name(key), cell, old[key].get(column), cells.get(column)))
-    ]
-    if moved:
-        yield from ("", "| Row | Column | before | now | difference | rank |", "| :-- | :-- | --: | --: | --: | :-- |")
-        yield from moved
-
-
-def _rows(table: _Json | None) -> dict[tuple[str, str, str], dict[str, _Json]]:
-    if table is None:
-        return {}
-    keys = [column["key"] for column in table["columns"]]
+def _cells(table: _Json | None) -> dict[_Place, _Json]:
+    """Return the cells of a table, with the scale and decimals of their columns."""
     return {
-        (row["kind"], row["name"], row["model"]): {
-            key: cell for key, cell in zip(keys, row["cells"], strict=True) if cell is not None
-        }
-        for row in table["rows"]
+        (_name(row), markdown(column["label"])): column | cell
+        for row in (table["rows"] if table else ())
+        for column, cell in zip(table["columns"] if table else (), row["cells"], strict=True)
+        if cell is not None
     }
 
 
-def _name(key: tuple[str, str, str]) -> str:
-    kind, name, model = key
-    by = f" ({markdown(model)})" if model else ""
-    return f"{markdown(name)}{by}{', published only' if kind == 'published' else ''}"
+def _name(row: _Json) -> str:
+    by = f" ({markdown(row['model'])})" if row["model"] else ""
+    return f"{markdown(row['name'])}{by}{', published only' if row['kind'] == 'published' else ''}"
 
 
-def _listed(cells: Mapping[str, _Json], columns: Mapping[str, _Json]) -> str:
-    values = [
-        f"{markdown(columns[key]['label'])} {_value(cell, columns[key])}"
-        for key, cell in cells.items()
-        if cell["value"] is not None
-    ]
-    return f": {', '.join(values)}" if values else ""
-
-
-def _moved(name: str, column: _Json, old: _Json | None, new: _Json | None) -> str:
-    before, now = _value(old, column), _value(new, column)
-    ranks = [cell["rank"] if cell else None for cell in (old, new)]
-    parts = [cell and (cell["value"], cell["published"], cell["group"]) for cell in (old, new)]
-    if parts[0] == parts[1] and ranks[0] == ranks[1]:
+def _moved(place: _Place, *cells: _Json | None) -> str:
+    """Return the line of a cell, before and now; empty if nothing of it changed."""
+    compared = ("value", "rank", "published", "group")
+    old, new = ([cell[key] for key in compared] if cell else [None] * 4 for cell in cells)
+    if old == new:
         return ""
-    difference = ""
-    if old and new and old["value"] is not None and new["value"] is not None:
-        moved = (new["value"] - old["value"]) * column["scale"]
-        difference = show_difference(moved, column["decimals"])
-        if moved and not float(difference):
-            difference = f"{moved:+.1e}"
-        elif not moved:
-            difference = "" if ranks[0] != ranks[1] else "group or published value"
-    rank = " → ".join("–" if rank is None else str(rank) for rank in ranks) if ranks[0] != ranks[1] else ""
-    return f"| {name} | {markdown(column['label'])} | {before} | {now} | {difference} | {rank} |"
-
-
-def _value(cell: _Json | None, column: _Json) -> str:
-    if cell is None or cell["value"] is None:
-        return "–"
-    return show_number(cell["value"] * column["scale"], column["decimals"])
+    shown = [
+        "–" if cell is None or cell["value"] is None else show_number(cell["value"] * cell["scale"], cell["decimals"])
+        for cell in cells
+    ]
+    column = cells[1] or cells[0] or {}
+    is_in_both, is_rank = "–" not in shown, old[1] != new[1]
+    moved = (new[0] - old[0]) * column["scale"] if is_in_both else 0
+    difference = show_difference(moved, column["decimals"])
+    if not float(difference):
+        same = "group or published value" if is_in_both and not is_rank else ""
+        difference = f"{moved:+.1e}" if moved else same
+    rank = " → ".join("–" if value is None else str(value) for value in (old[1], new[1])) if is_rank else ""
+    return f"| {' | '.join((*place, *shown, difference, rank))} |"
 
 
 _MOST_LINES = 60

@@ -415,9 +415,9 @@ def test_new_and_removed_rows_and_tables_are_listed():
     base = as_json(record_of(cider=0.4, meteor=0.3))
     head = as_json(record_of(cider=0.4, bleu_1=0.3), make_record("second", values={"cider.kendall_b": 0.5}))
     text = comment(base, head)
-    assert "- removed: METEOR: τ-b 30.00" in text
-    assert "- new: BLEU-1: τ-b 30.00" in text
-    assert "**second** (version 1.0)\n\n- new: CIDEr: τ-b 50.00" in text
+    assert "| METEOR | τ-b | 30.00 | – |  | 2 → – |" in text
+    assert "| BLEU-1 | τ-b | – | 30.00 |  | – → 2 |" in text
+    assert "| CIDEr | τ-b | – | 50.00 |  | – → 1 |" in text[text.index("**second** (version 1.0)") :]
 
 
 def test_runs_that_are_left_out_since_are_listed_and_escaped():
@@ -460,7 +460,7 @@ def test_revision_without_a_leaderboard_is_an_empty_one_and_says_so(repository: 
     base, note = read_leaderboard("start", folder)
     head, _ = read_leaderboard(str(folder / "leaderboard.json"), folder)
     text = comment(base, head, note)
-    assert "start has no leaderboard" in text and "- new: CIDEr" in text
+    assert "start has no leaderboard" in text and "| CIDEr | τ-b | – | 40.00 |" in text
 
 
 @pytest.mark.parametrize("name", ["nosuch", "--help", "--output=x", ""])

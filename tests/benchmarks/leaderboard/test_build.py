@@ -169,7 +169,7 @@ def test_check_says_what_moved_is_missing_and_is_no_longer_made(runs: Path, undi
     assert "differs: README.md" in text
     assert "obsolete: latex/other-1-0.tex" in text
     assert "| CIDEr | τ-b | 40.00 | 41.00 | +1.00 |  |" in text
-    assert "- removed: CIDEr" in text
+    assert "| – |  | 1 → – |" in text
     assert len(text.splitlines()) < 80
 
 
