@@ -43,6 +43,7 @@ FAULTS = {
         ":9: metric 'bleu_1' needs references, but the task does not set doc_to_target.",
     ),
     "metric listed twice": ("- length", "- length\n  - length", "lists metric 'length' twice"),
+    "statistic listed twice": ("[kendall_b]", "[kendall_b, kendall_b]", "lists statistic 'kendall_b' twice"),
     "unknown statistic": ("kendall_b", "kendal_b", ":10: unknown statistic 'kendal_b'. Did you mean 'kendall_b'?"),
     "no YAML": ("metric_list:", "metric_list: [", "not valid YAML"),
     "include that is not there": ("task: sound", "task: sound\ninclude: no.yaml", ":2: included file 'no.yaml'"),

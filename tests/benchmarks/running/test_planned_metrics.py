@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import pytest
 
 import capbench
 from capbench.benchmarks.inputs.models import NamedModels
+from capbench.benchmarks.running.plan import described, resolve_call
 from capbench.benchmarks.running.planned_metrics import look_at_images, metric_fingerprints
 from capbench.benchmarks.running.rows import plan_rows
+from capbench.errors import MetricError
+from capbench.metrics import Metric, build_metric
 
 OWN = """\
 import numpy as np
@@ -70,3 +74,20 @@ def test_metrics_that_need_images_and_unknown_ones_may_look_at_images():
     assert look_at_images(["cider", "clip_s[w=1]"])
     assert look_at_images(["nothing_of_this_name"])
     assert not look_at_images(["cider", "bleu_4"])
+
+
+def test_plan_says_which_metrics_of_the_task_are_not_run():
+    (planned,) = resolve_call("iiw_400", model="iiw-p5b", metric_names=["cider"]).plan
+    lines = described(replace(planned, left_out={"clip_s": "needs a model"}))
+    assert ("not run", "clip_s: it needs a model") in lines
+
+
+def test_call_of_which_no_metric_can_run_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch):
+    def check(metric: Metric) -> None:
+        raise MetricError("needs Java", "Install it.")
+
+    monkeypatch.setattr(type(build_metric("cider", {})), "check", check)
+    with pytest.raises(MetricError, match="metric 'cider': needs Java"):
+        resolve_call("iiw_400", model="iiw-p5b", metric_names=["cider"])
+    planned = resolve_call("iiw_400", model="iiw-p5b", metric_names=["cider", "bleu_1"]).plan[0]
+    assert [metric.error for metric in planned.metrics] == ["needs Java\nInstall it.", ""]
