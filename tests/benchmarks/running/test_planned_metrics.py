@@ -14,9 +14,11 @@ import pytest
 
 import capbench
 from capbench.benchmarks.inputs.models import NamedModels
+from capbench.benchmarks.running.execution import Execution, execution_of
 from capbench.benchmarks.running.plan import described, resolve_call
 from capbench.benchmarks.running.planned_metrics import look_at_images, metric_fingerprints
 from capbench.benchmarks.running.rows import plan_rows
+from capbench.benchmarks.store.store import default_store_path
 from capbench.errors import MetricError
 from capbench.metrics import Metric, build_metric
 
@@ -74,6 +76,12 @@ def test_metrics_that_need_images_and_unknown_ones_may_look_at_images():
     assert look_at_images(["cider", "clip_s[w=1]"])
     assert look_at_images(["nothing_of_this_name"])
     assert not look_at_images(["cider", "bleu_4"])
+
+
+def test_store_is_the_file_that_is_named_or_the_user_s(tmp_path: Path):
+    assert execution_of(None, tmp_path / "own.sqlite") == (Execution(), tmp_path / "own.sqlite")
+    assert execution_of(None, None) == (Execution(), default_store_path())
+    assert execution_of(None, "memory://shared")[0] == Execution(folder="memory://shared")
 
 
 def test_plan_says_which_metrics_of_the_task_are_not_run():
