@@ -46,7 +46,8 @@ def _legend(comparisons: Sequence[Comparison]) -> str:
     subjects = " or ".join(dict.fromkeys(f"{comparison.subject}s" for comparison in comparisons))
     return (
         f"Group: {subjects} with a letter in common are not significantly different (p (Holm) ≥ {alphas})\n"
-        "p: probability of a difference this large under the null hypothesis; (Holm): corrected for the number of pairs"
+        "p: probability of a difference this large under the null hypothesis, ≤ the least that resamples can give; "
+        "(Holm): corrected for the number of pairs"
         + "".join(f"\n{comparison.task}: {note}" for comparison in comparisons for note in comparison.notes)
     )
 
