@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AdapterError
+from ..paths import checkpoint_folder
 from .checkpoint_identity import digest_of_files
 from .checkpoints import first_of, mismatch, tensor_shapes
 
@@ -24,14 +25,20 @@ def peft_checkpoint(peft: str) -> str:
     """
     if importlib.util.find_spec("peft") is None:
         raise AdapterError("peft=... needs the package 'peft'.", "Install it: pip install peft")
-    folder = Path(peft).expanduser()
+    folder = _folder_of(peft)
     if not (folder / "adapter_config.json").is_file():
         raise AdapterError(
-            f"peft={peft} is not a folder with an adapter_config.json.",
-            "Name a folder that save_pretrained of peft wrote; 'hf download' fetches one from the hub.",
+            f"peft={peft} is not a folder with an adapter_config.json, nor one in {checkpoint_folder()}.",
+            "Name a folder that save_pretrained of peft wrote: from the hub ('hf download'), or the source that "
+            "'bench show MODEL' has.",
         )
     files = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json")]
     return f"sha256:{digest_of_files(files)}"
+
+
+def _folder_of(peft: str) -> Path:
+    in_cache = checkpoint_folder() / peft
+    return in_cache if Path(peft).name == peft and in_cache.is_dir() else Path(peft).expanduser()
 
 
 @contextmanager
@@ -52,7 +59,7 @@ def with_peft(model: Any, peft: str) -> Any:
     import torch
     from peft import PeftModel, get_peft_model_state_dict  # pyright: ignore[reportMissingImports]
 
-    folder = Path(peft).expanduser()
+    folder = _folder_of(peft)
     try:
         with quiet_peft():
             adapted = PeftModel.from_pretrained(model, str(folder))

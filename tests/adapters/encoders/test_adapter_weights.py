@@ -21,6 +21,7 @@ from tiny_images import noise_png
 from transformers import CLIPModel
 
 from capbench.adapters import ImageHandle, adapters
+from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.encoders.open_clip import weight_of_factor
 from capbench.errors import AdapterError
@@ -105,6 +106,14 @@ def test_lora_on_hf_clip_has_the_features_of_merged_weights(tiny_clip, plain, im
     assert ours.fingerprint() != plain["hf_clip"].fingerprint()
     assert abs(vectors - features(theirs, images)).max() < 1e-6
     assert abs(vectors - features(plain["hf_clip"], images)).max() > 0.01
+
+
+def test_folder_in_the_cache_is_found_by_its_name(tiny_clip, dci_lora, tmp_path, monkeypatch):
+    shutil.copytree(dci_lora[0], tmp_path / "checkpoints/dci_pick1")
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    by_path = load(tiny_clip, "hf_clip", peft=str(dci_lora[0]))
+    assert load(tiny_clip, "hf_clip", peft="dci_pick1").fingerprint() == by_path.fingerprint()
+    assert resolve_model("dci-pick1").arguments["peft"] == "dci_pick1"
 
 
 def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip, dci_lora, images, tmp_path):
