@@ -32,7 +32,6 @@ def test_every_shipped_task_has_a_data_card_that_states_what_may_be_passed_on(su
         with subtests.test(task=entry.name):
             task, _ = load_task(entry.path)
             card = load_source(task, entry.path)
-            assert card is not None
             assert card.generated or card.homepage.startswith("http")
             assert all((card.licence, card.terms, card.citation, card.how))
             assert card.generated or any(file.required for file in card.files)

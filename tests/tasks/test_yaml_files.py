@@ -194,7 +194,6 @@ def test_parsing_and_indexing_run_no_code(write: Write, write_task: Write, tmp_p
     parse(path)
     build_index([tmp_path])
     task, _ = load_task(path)
-    assert task.custom_dataset is not None
     task.fingerprint()
     assert not (tmp_path / "ran").exists()
     task.custom_dataset.resolve()

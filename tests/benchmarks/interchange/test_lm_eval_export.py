@@ -95,7 +95,6 @@ class Exporter:
         """Return the bound task, and the module that lm-eval would load."""
         (path,) = self(name, **options)
         spec = importlib.util.spec_from_file_location(f"exported_{name}", path.parent / "utils.py")
-        assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module.TASK, module

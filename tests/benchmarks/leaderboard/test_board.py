@@ -38,9 +38,7 @@ def values(table: TaskTable) -> dict[tuple[str, str], list[float | None]]:
 
 def cell(table: TaskTable, name: str, column: str) -> Cell:
     place = [column.key for column in table.columns].index(column)
-    entry = next(row for row in table.rows if row.name == name).cells[place]
-    assert entry is not None
-    return entry
+    return next(row for row in table.rows if row.name == name).cells[place]
 
 
 def marks_of(board: Board) -> dict[str, tuple[str, ...]]:
@@ -312,13 +310,10 @@ def test_metric_that_was_not_computed_alike_has_no_groups(tmp_path: Path):
 
 
 def test_ranks_are_compared_over_tasks_that_share_three_rows():
-    def run(task: str, **by_metric: float) -> dict[str, Any]:
-        return make_record(task, values={f"{name}.kendall_b": value for name, value in by_metric.items()})
-
     leaderboard = board(
-        run("one", cider=0.4, meteor=0.3, bleu_1=0.2, spice=0.9),
-        run("two", cider=0.1, meteor=0.3, bleu_1=0.2),
-        run("three", cider=0.1, length=0.3),
+        judged(task="one")(cider=0.4, meteor=0.3, bleu_1=0.2, spice=0.9),
+        judged(task="two")(cider=0.1, meteor=0.3, bleu_1=0.2),
+        judged(task="three")(cider=0.1, length=0.3),
     )
     (ranks,) = leaderboard.ranks
     assert ranks.subject == "metric"
@@ -335,7 +330,6 @@ def test_suite_is_filled_from_runs_of_the_installed_version():
     rows = dict(table.rows)
     place = table.heads.index("Flickr8k-Expert τ-c")
     cider = rows["CIDEr"][place]
-    assert cider is not None
     assert (cider.measured, cider.printed, cider.difference, cider.run) == ("44.00", "43.9", "+0.10", "run-0")
     spice = rows["SPICE"][place]
     assert spice is not None and (spice.measured, spice.printed, spice.reason) == ("", "44.9", "not run")
@@ -396,24 +390,20 @@ def as_json(*records: dict[str, Any], left_out: tuple[OmittedRun, ...] = ()) -> 
     return json.loads(json_file(board_of(runs, left_out, TaskIndex())))
 
 
-def record_of(**by_metric: float) -> dict[str, Any]:
-    return make_record(values={f"{name}.kendall_b": value for name, value in by_metric.items()})
-
-
 def test_moved_values_have_their_difference_and_change_of_rank():
-    text = comment(as_json(record_of(cider=0.4, meteor=0.3)), as_json(record_of(cider=0.2, meteor=0.3)))
+    text = comment(as_json(judged()(cider=0.4, meteor=0.3)), as_json(judged()(cider=0.2, meteor=0.3)))
     assert "| CIDEr | τ-b | 40.00 | 20.00 | -20.00 | 1 → 2 |" in text
     assert "| METEOR | τ-b | 30.00 | 30.00 |  | 2 → 1 |" in text
 
 
 def test_difference_below_what_tables_print_is_shown():
-    text = comment(as_json(record_of(cider=0.4)), as_json(record_of(cider=0.40001)))
+    text = comment(as_json(judged()(cider=0.4)), as_json(judged()(cider=0.40001)))
     assert "| CIDEr | τ-b | 40.00 | 40.00 | +1.0e-03 |  |" in text
 
 
 def test_new_and_removed_rows_and_tables_are_listed():
-    base = as_json(record_of(cider=0.4, meteor=0.3))
-    head = as_json(record_of(cider=0.4, bleu_1=0.3), make_record("second", values={"cider.kendall_b": 0.5}))
+    base = as_json(judged()(cider=0.4, meteor=0.3))
+    head = as_json(judged()(cider=0.4, bleu_1=0.3), make_record("second", values={"cider.kendall_b": 0.5}))
     text = comment(base, head)
     assert "| METEOR | τ-b | 30.00 | – |  | 2 → – |" in text
     assert "| BLEU-1 | τ-b | – | 30.00 |  | – → 2 |" in text
@@ -427,8 +417,8 @@ def test_runs_that_are_left_out_since_are_listed_and_escaped():
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> tuple[Path, Callable[..., None]]:
-    """Return a folder for a leaderboard in a git repository, and a function that calls git there."""
+def leaderboard_folder(tmp_path: Path) -> Path:
+    """Return a folder in a git repository, in which a leaderboard is committed."""
     root = tmp_path / "repository"
     root.mkdir()
 
@@ -441,32 +431,30 @@ def repository(tmp_path: Path) -> tuple[Path, Callable[..., None]]:
     git("tag", "start")
     folder = root / "results/leaderboard"
     folder.mkdir(parents=True)
-    (folder / "leaderboard.json").write_text(json.dumps(as_json(record_of(cider=0.4))))
+    (folder / "leaderboard.json").write_text(json.dumps(as_json(judged()(cider=0.4))))
     git("add", ".")
     git("commit", "-q", "-m", "leaderboard")
-    return folder, git
+    return folder
 
 
-def test_leaderboard_of_a_revision_is_read_from_git(repository: tuple[Path, Callable[..., None]]):
-    folder, _ = repository
-    (folder / "leaderboard.json").write_text(json.dumps(as_json(record_of(cider=0.5))))
-    base, note = read_leaderboard("main", folder)
-    head, _ = read_leaderboard(str(folder), folder)
+def test_leaderboard_of_a_revision_is_read_from_git(leaderboard_folder: Path):
+    (leaderboard_folder / "leaderboard.json").write_text(json.dumps(as_json(judged()(cider=0.5))))
+    base, note = read_leaderboard("main", leaderboard_folder)
+    head, _ = read_leaderboard(str(leaderboard_folder), leaderboard_folder)
     assert note == "" and "| CIDEr | τ-b | 40.00 | 50.00 | +10.00 |  |" in comment(base, head)
 
 
-def test_revision_without_a_leaderboard_is_an_empty_one_and_says_so(repository: tuple[Path, Callable[..., None]]):
-    folder, _ = repository
-    base, note = read_leaderboard("start", folder)
-    head, _ = read_leaderboard(str(folder / "leaderboard.json"), folder)
+def test_revision_without_a_leaderboard_is_an_empty_one_and_says_so(leaderboard_folder: Path):
+    base, note = read_leaderboard("start", leaderboard_folder)
+    head, _ = read_leaderboard(str(leaderboard_folder / "leaderboard.json"), leaderboard_folder)
     text = comment(base, head, note)
     assert "start has no leaderboard" in text and "| CIDEr | τ-b | – | 40.00 |" in text
 
 
 @pytest.mark.parametrize("name", ["nosuch", "--help", "--output=x", ""])
-def test_what_is_no_revision_and_no_file_is_refused(repository: tuple[Path, Callable[..., None]], name: str):
+def test_what_is_no_revision_and_no_file_is_refused(leaderboard_folder: Path, name: str):
     with pytest.raises(UsageError, match="nor a git revision"):
-        read_leaderboard(name, repository[0])
+        read_leaderboard(name, leaderboard_folder)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,6 @@ def test_no_page_holds_text_of_a_run_as_markup_fetches_anything_or_styles_by_att
         assert page.count("<script") == page.count("</script>") <= 3
         assert page.count("<style") == page.count("</style>") == 1
         policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
-        assert policy is not None
         assert "unsafe" not in policy[1]
         assert "default-src 'none'" in policy[1]
         assert not re.search(r'<[a-z][^>]*\s(?:style|on[a-z]+)="', re.sub(r"&[a-z#0-9]+;", "", page))
@@ -218,7 +217,6 @@ def test_results_of_a_run_stand_beside_letters_and_printed_values(board: Board) 
     page = page_of(board.runs[0], board).split('id="results"')[1].split("</section>")[0]
     rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in page.split("</tr>")[1:-1]]
     value = record.results["bleu_4.kendall_b"].value
-    assert value is not None
     shown = [f"{100 * number:.2f}" for number in (value, value - 0.02, value + 0.02)]
     paper = load("pacspp").citation
     gap = f"{100 * (value - 0.4):+.2f}".replace("-", "−")
@@ -270,18 +268,6 @@ def test_table_of_one_row_is_a_line(board: Board) -> None:
         '<dt>τ-c</dt><dd>41.89 <small>[40.00, 43.00]</small> <small class="p"><b>41.5</b> (+0.39)</small></dd>' in line
     )
     assert "<dt>n</dt><dd>100</dd>" in line
-
-
-def overview(tables: tuple[TaskTable, ...], runs: tuple[BoardRun, ...] = ()) -> list[list[str]]:
-    """Return the cells of the first matrix, row by row."""
-    page = but_for_runs(Board(tables, (), (), runs, ()))["index.html"].decode()
-    if 'id="overview"' not in page:
-        return []
-    body = page.split("<tbody>")[1].split("</tbody>")[0]
-    return [
-        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
-        for row in body.split("</tr>")[:-1]
-    ]
 
 
 def test_overview_shades_ranks_and_nothing_that_has_no_rival() -> None:

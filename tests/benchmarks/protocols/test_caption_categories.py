@@ -95,7 +95,6 @@ def test_intervals_by_influence_are_of_the_category_alone(folder: Path, aggregat
     of_sea, of_city = (np.where(which, lengths - lengths[which].mean(), 0) / which.sum() for which in (sea, ~sea))
     whole = (of_sea + of_city) / 2 if aggregate == "categories" else (lengths - lengths.mean()) / 5
     for result, influence in zip(done.results, (of_sea, of_city, whole), strict=True):
-        assert result.interval is not None
         assert result.interval.method == "influence"
         ratio = result.interval.stderr / np.sqrt((influence**2).sum())
         assert ratio == pytest.approx(done.results[0].interval.stderr / np.sqrt((of_sea**2).sum()), rel=1e-6)

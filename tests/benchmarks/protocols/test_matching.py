@@ -237,7 +237,6 @@ def test_interval_by_influence_is_over_images(tiny_encoder, folder: Path):
         for way in ("bootstrap", "influence")
     )
     interval, other = (run["dci_all_neg"].results[0].interval for run in (by_influence, by_resamples))
-    assert interval is not None and other is not None
     assert (interval.resamples, other.resamples) == (0, 500)
     assert 0.9 < interval.stderr / other.stderr < 1.6
 

@@ -75,17 +75,14 @@ def test_subset_is_of_the_recorded_documents_alone_and_says_so(tmp_path: Path):
     }
     assert done.results[0].value == pytest.approx(1.0)
     subset = done.record.subset
-    assert subset is not None
     assert (subset.documents, subset.of) == (1, 3)
     assert "a subset: 1 of 3 documents" in render([done])
-    assert done.folder is not None
     assert capbench.load_run(done.folder)["numbered"].record.subset == subset
     whole = run(tmp_path, WHOLE, subset=True)
     assert whole.record.subset is None
     # The documents of the task are the same; those of the two runs are not.
     assert whole.record.documents_hash == done.record.documents_hash
     other = run(tmp_path, [{"image_id": 1, "caption": "a hat"}], subset=True).record.subset
-    assert other is not None
     assert other.hash != subset.hash
     # It is that of a task of these documents alone: image 2 is of the first one.
     first = run(tmp_path, [{"image_id": 2, "caption": "a bus"}], limit=1)

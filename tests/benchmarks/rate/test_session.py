@@ -33,7 +33,6 @@ def test_a_session_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [item.id for item in session.items] == sorted(item.id for item in session.items)
     for number, item in enumerate(session.items):
         picture = session.picture(number)
-        assert picture is not None
         assert picture.media_type == "image/png"
         assert picture.content == (tmp_path / "task" / "images" / item.image).read_bytes()
 

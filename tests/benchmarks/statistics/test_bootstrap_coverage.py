@@ -28,7 +28,6 @@ from capbench.benchmarks.statistics.systems.correlation import SystemPearson
 
 
 def ends(interval: Interval) -> tuple[float, float]:
-    assert interval.low is not None and interval.high is not None
     return interval.low, interval.high
 
 

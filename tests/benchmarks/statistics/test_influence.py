@@ -51,7 +51,6 @@ def spreads(known: Mapping[str, Statistic], *raters: RatedScores, **draws: Any) 
 def test_influence_is_the_derivative_by_the_weight_of_a_row(statistic: Statistic, levels: int | None):
     rows = rated(40, 10, levels=levels)
     influence = statistic.influence(rows)
-    assert influence is not None
     for row in range(len(rows)):
         more, fewer = np.full((2, len(rows)), 1000.0)
         more[row], fewer[row] = 1010, 990
@@ -77,7 +76,6 @@ def test_standard_error_is_that_of_the_bootstrap_of_images(name: str):
     resampled = spreads({name: statistic}, rows, intervals="bootstrap", resamples=500, seed=3)[name].interval()
     interval = spread.interval()
     assert interval.method == "influence" and interval.resamples == 0 and not interval.reason
-    assert resampled.stderr is not None and interval.stderr is not None
     # The bootstrap's own error is 1 / sqrt(2 · 500) = 3.2 %.
     assert interval.stderr == pytest.approx(resampled.stderr, rel=0.1)
     # Its quantiles, and twice the bias that it corrects, scatter by a tenth of the standard error each.
@@ -101,7 +99,6 @@ def test_several_raters_are_averaged_over_the_same_images():
     rows = [rated(500, 50, seed) for seed in (1, 2)]
     together = spreads({"r": Pearson()}, *rows)["r"]
     alone = [spreads({"r": Pearson()}, rater)["r"] for rater in rows]
-    assert isinstance(together, Influence)
     assert together.value == pytest.approx(np.mean([spread.value for spread in alone]))  # pyright: ignore
     assert together.of_image == pytest.approx(np.mean([spread.of_image for spread in alone], axis=0))  # pyright: ignore
 
@@ -199,7 +196,6 @@ def test_difference_of_two_metrics_has_the_interval_and_p_of_the_paired_bootstra
     assert by_influence.interval.stderr == pytest.approx(by_resamples.interval.stderr, rel=0.08)
     # What an image does to both cancels: the difference scatters far less than each.
     single = ways[1]["first"].interval().stderr
-    assert single is not None and by_influence.interval.stderr is not None
     assert by_influence.interval.stderr < single / 2
     with pytest.raises(ValueError, match="different methods"):
         difference(ways[0]["first"], ways[1]["second"])

@@ -257,9 +257,7 @@ def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(
     tmp_path: Path, keys: dict[str, Any], options: dict[str, Any]
 ):
     fresh = made(tmp_path, keys, **options)
-    folder = fresh["rated"].folder
-    assert folder is not None
-    again = capbench.load_run(folder)
+    again = capbench.load_run(fresh["rated"].folder)
     for fmt in ("github", "latex", "csv", "json"):
         assert again.table(fmt) == fresh.table(fmt)
     assert str(again) == str(fresh)
