@@ -80,6 +80,13 @@ def write_task(folder: Path, *listed: dict[str, Any], **keys: Any) -> None:
     (folder / "mine.yaml").write_text(text)
 
 
+def test_module_outside_the_folder_of_a_task_is_refused(tmp_path: Path):
+    (tmp_path / "tasks").mkdir()
+    write_task(tmp_path / "tasks", {"metric": module(tmp_path)}, rows=[], doc_to_text="Describe.")
+    with pytest.raises(TaskError, match=r"mine.yaml:\d+: .*share .*outside"):
+        capbench.evaluate("iiw-p5b", tasks="mine", include_path=[tmp_path / "tasks"], resamples=0)
+
+
 def test_direction_of_a_task_file_decides_which_caption_of_a_pair_is_right(tmp_path: Path):
     name = module(tmp_path, several=False, result=DISTANCE)
     row = {"captions": ["two words", "so very many words"], "references": ["some words"], "better": 0}

@@ -291,6 +291,12 @@ def test_caparena_published_values_stand_beside_levels_and_rankings_alone(battle
         "length.elo_spearman": ".710",
         "length.elo_kendall": ".582",
     }
+    # Over other levels than those of the paper, only a level has its number.
+    for n, row in enumerate(rows):
+        row["cluster"] = f"level {n % 2 + 4}"
+    write(battles, caparena_annots_eval__json=json.dumps(rows))
+    done = capbench.evaluate(None, ["mine"], include_path=[battles], resamples=0)["mine"]
+    assert list(done.record.values["published"]) == ["length.accuracy_with_ties.level 4"]
 
 
 def test_caparena_vote_for_somebody_else_is_named(battles: Path):

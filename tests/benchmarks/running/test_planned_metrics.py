@@ -19,7 +19,7 @@ from capbench.benchmarks.running.plan import described, resolve_call
 from capbench.benchmarks.running.planned_metrics import look_at_images, metric_fingerprints
 from capbench.benchmarks.running.rows import plan_rows
 from capbench.benchmarks.store.store import default_store_path
-from capbench.errors import MetricError
+from capbench.errors import DataError, MetricError
 from capbench.metrics import Metric, build_metric
 
 OWN = """\
@@ -88,6 +88,12 @@ def test_plan_says_which_metrics_of_the_task_are_not_run():
     (planned,) = resolve_call("iiw_400", model="iiw-p5b", metric_names=["cider"]).plan
     lines = described(replace(planned, left_out={"clip_s": "needs a model"}))
     assert ("not run", "clip_s: it needs a model") in lines
+
+
+def test_call_that_lacks_data_of_a_later_task_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="task 'flickr8k_expert': the data set Flickr8k"):
+        resolve_call(["iiw_400", "flickr8k_expert"], model="iiw-p5b", metric_names=["length"])
 
 
 def test_call_of_which_no_metric_can_run_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch):

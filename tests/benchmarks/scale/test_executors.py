@@ -69,7 +69,7 @@ def test_worker_that_is_killed_once_is_replaced(tmp_path: Path):
 
 
 def test_call_that_kills_its_worker_is_named_and_the_next_run_goes_on(tmp_path: Path):
-    with pytest.raises(ExecutorError, match=r"by SIGKILL, as .* memory runs out, .*shard 3") as caught:
+    with pytest.raises(ExecutorError, match=r"by SIGKILL, as .* memory runs out, .*: shard 3, shard 4\n") as caught:
         list(LocalExecutor(processes=1).map(Kept(tmp_path, deadly=(3,)), SHARDS))
     assert "shard 6" not in caught.value.message
     assert "it continues" in caught.value.hint
@@ -77,6 +77,12 @@ def test_call_that_kills_its_worker_is_named_and_the_next_run_goes_on(tmp_path: 
     assert dict(LocalExecutor(processes=1).map(Kept(tmp_path), SHARDS)) == dict(enumerate(SQUARES))
     # It was tried in the first pool, in the second one, and now.
     assert [len(Recorded(tmp_path).calls(number)) for number in range(7)] == [1, 1, 1, 3, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("code", "how"), [(0, "ended"), (1, "ended with exit code 1")])
+def test_worker_that_exits_is_told_with_its_code(code: int, how: str):
+    with pytest.raises(ExecutorError, match=f"a worker process {how} while these were running: {code}\n"):
+        list(LocalExecutor(processes=1).map(os._exit, [code]))
 
 
 _DRIVER = """

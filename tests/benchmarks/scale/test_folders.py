@@ -11,6 +11,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from capbench.benchmarks.scale import folders
 from capbench.benchmarks.scale.folders import Folder
 from capbench.errors import StoreError, UsageError
 
@@ -68,6 +69,14 @@ def test_bucket_that_does_not_know_conditional_writes_is_refused(bucket):
     assert "conditional writes" in caught.value.hint
 
 
+def test_file_is_one_request_up_to_the_limit_of_a_bucket(bucket, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(folders, "_REQUEST_BYTES", 100)
+    folder = bucket.open()
+    assert folder.put("a", b"x" * 99)
+    assert folder.read("a") == b"x" * 99
+    assert [method for method, _ in bucket.server.requests] == ["PUT", "GET"]
+
+
 def test_refusal_of_a_bucket_names_the_place_and_no_secret(bucket):
     folder = bucket.open()
     bucket.server.always = 403
@@ -82,6 +91,7 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="file"):
         Folder(tmp_path / "file").put("a", b"")
+    assert len(folders._words_of(ValueError("x" * 400))) == 300
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from capbench.progress import silent
 def test_file_is_written_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     now = 100.0
     monkeypatch.setattr(progress_file.time, "monotonic", lambda: now)
-    with progress_written(tmp_path, silent) as progress:
+    with progress_written(tmp_path / "run", silent) as progress:
         report = progress("shards")
-        for now, written in ((100.9, []), (101.1, [2]), (102.0, [2]), (102.2, [4])):
+        for now, written in ((100.75, []), (101.0, [2]), (101.75, [2]), (102.0, [4])):
             report(round(now * 2 - 200), 9)
-            steps = json.loads((tmp_path / PROGRESS_FILE).read_text())["steps"]
+            steps = json.loads((tmp_path / "run" / PROGRESS_FILE).read_text())["steps"]
             assert [step["done"] for step in steps.values()] == written
 
 

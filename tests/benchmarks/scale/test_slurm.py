@@ -27,7 +27,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     programs = fake_slurm(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setattr(slurm, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(slurm, "_LATE_SECONDS", 0.1)
@@ -116,7 +116,7 @@ def test_what_cannot_be_submitted_is_said(
 
 @pytest.mark.parametrize(
     ("duration", "minutes"),
-    [("90", 90), ("90:30", 90), ("4:00:00", 240), ("2-12", 3600), ("1-02:30", 1590), ("1-02:30:59", 1590)],
+    [("90", 90), ("90:30", 90), ("0:30", 1), ("4:30:00", 270), ("2-12", 3600), ("1-02:30", 1590), ("1-02:30:59", 1590)],
 )
 def test_time_is_read_as_sbatch_reads_it(duration: str, minutes: int):
     assert slurm._minutes(duration) == minutes

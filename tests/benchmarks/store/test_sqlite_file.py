@@ -54,6 +54,13 @@ def test_new_store_has_pages_for_feature_vectors_a_cache_of_the_index_and_a_long
     assert values == [16_384, b"wal", 1, -16_384, 16_384]
 
 
+def test_new_store_has_all_tables_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch, pytest.raises(StoreError):
+        patch.setattr(sqlite_file, "_TABLES", (sqlite_file._TABLES[0], "CREATE nothing"))
+        Store(tmp_path / "store.sqlite", replace_damaged=False)
+    Store(tmp_path / "store.sqlite", replace_damaged=False).close()
+
+
 @posix
 @pytest.mark.parametrize(("file", "place"), [(True, True), (True, False), (False, True)])
 def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept(
