@@ -6,6 +6,8 @@ takes the fixtures ``tiny_llava``, ``tiny_qwen2_vl`` and so on of ``tests/confte
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +121,7 @@ def make_tiny_idefics(folder: Path, seed: int = 0) -> Path:
 
     tokenizer = _tokenizer("</s>", "<pad>", ["<image>", "<fake_token_around_image>", "<end_of_utterance>"], bos="<s>")
     text = {name: value for name, value in _text_config(tokenizer).items() if name != "num_key_value_heads"}
-    config = IdeficsConfig(
-        **text,
-        cross_layer_interval=1,
-        vision_config={
-            "embed_dim": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "image_size": 32,
-            "patch_size": 8,
-        },
-    )
+    config = IdeficsConfig(**text, cross_layer_interval=1, vision_config={**_TOWER, "image_size": 32, "patch_size": 8})
     processor = IdeficsProcessor(IdeficsImageProcessor(image_size=32), tokenizer, image_size=32)
     return _save(IdeficsForVisionText2Text(config), processor, folder, seed)
 
@@ -241,6 +232,38 @@ def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
     model.generation_config.update(**start)
     both = SimpleNamespace(tokenizer=tokenizer, save_pretrained=save_pretrained)
     return _save(model, both, folder, seed)
+
+
+def continued(inputs: Mapping[str, Any], ids: list[int]) -> dict[str, Any]:
+    """Return the inputs of a single sample with tokens behind the instruction."""
+    import torch
+
+    whole = {**inputs, "input_ids": torch.cat([inputs["input_ids"], torch.tensor([ids], dtype=torch.long)], 1)}
+    whole["attention_mask"] = torch.ones_like(whole["input_ids"])
+    if "mm_token_type_ids" in inputs:
+        kinds = inputs["mm_token_type_ids"]
+        whole["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], 1)
+    return whole
+
+
+@contextmanager
+def spoiled(model: Any, rows: int | slice, value: float) -> Iterator[None]:
+    """Let the second pass of a model give some rows a logit that is no number, or not finite."""
+    passes = 0
+
+    def spoil(module: Any, inputs: object, logits: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        if passes == 2:
+            logits = logits.clone()
+            logits[rows, :, 5] = value
+        return logits
+
+    handle = model.lm_head.register_forward_hook(spoil)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _tokenizer(end: str, pad: str, special: list[str] | dict[str, str], bos: str | None = None) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tiny_images import noise_image
+from tiny_lvlm import continued
 
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
@@ -42,16 +42,9 @@ class BruteForce:
 
     def look(self, ids: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the next token's log-probabilities, and the hidden state of each token of a sequence."""
-        inputs: dict[str, Any] = dict(self.inputs)
-        prompt = inputs["input_ids"].shape[1]
-        inputs["input_ids"] = torch.cat([inputs["input_ids"], torch.tensor([ids], dtype=torch.long)], dim=1)
-        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
-        if "mm_token_type_ids" in inputs:
-            kinds = inputs["mm_token_type_ids"]
-            inputs["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], dim=1)
         with torch.inference_mode():
-            output = self.model(**inputs, output_hidden_states=True, use_cache=False)
-        hidden = output.hidden_states[-1][0, prompt:].double().numpy()
+            output = self.model(**continued(self.inputs, ids), output_hidden_states=True, use_cache=False)
+        hidden = output.hidden_states[-1][0, self.inputs["input_ids"].shape[1] :].double().numpy()
         return output.logits[0, -1].double().log_softmax(-1).numpy(), list(hidden)
 
     def search(self) -> list[Sequence]:
@@ -97,9 +90,7 @@ class BruteForce:
         (2, {"beams": 5, "top_k": 2, "max_fact_tokens": 4, "facts": 10, "later_alpha": 0.5}),
     ],
 )
-def test_search_and_selection_are_those_of_brute_force(
-    kind: str, seed: int, settings: dict[str, Any], request: pytest.FixtureRequest
-):
+def test_search_and_selection_are_those_of_brute_force(kind, seed, settings, request):
     host: HfCaptioner = request.getfixturevalue(kind)
     decoder = DifferentiatedBeams(Generating(8), prompts=FactPrompts("the dog", "the facts"), **settings)
     sample = CaptionSample(str(seed), "unused", noise_image(seed))

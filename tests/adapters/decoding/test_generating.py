@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_images import noise_image
+from tiny_lvlm import spoiled
 
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
@@ -66,21 +67,8 @@ def test_last_of_the_random_numbers_draws_a_token_that_is_possible():
 def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, broken: float, num_beams: int):
     decoder = Generating(8, num_beams=num_beams)
     good = decoder.write(llava, samples(3))
-    step = 0
-
-    def spoil(module: torch.nn.Module, inputs: object, logits: torch.Tensor) -> torch.Tensor:
-        # After the first tokens, when the rows of all beams are there.
-        nonlocal step
-        step += 1
-        if step == 2:
-            logits = logits.clone()
-            logits[num_beams, :, 5] = broken
-        return logits
-
-    handle = llava.model.lm_head.register_forward_hook(spoil)
-    try:
+    # After the first tokens, when the rows of all beams are there.
+    with spoiled(llava.model, num_beams, broken):
         written = decoder.write(llava, samples(3))
-    finally:
-        handle.remove()
     assert written[1].fault == "the model's logits are not finite"
     assert [written[0], written[2]] == [good[0], good[2]]

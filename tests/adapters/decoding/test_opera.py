@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_images import noise_image
+from tiny_lvlm import continued, spoiled
 from toy_llama import END, toy_llama, toy_prompt
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicSlidingWindowLayer
@@ -105,16 +106,6 @@ def grouped() -> tuple[Any, dict[str, torch.Tensor]]:
 def asked(host: HfCaptioner) -> tuple[Any, dict[str, torch.Tensor]]:
     """Return a captioner's model, and what it is asked of an image."""
     return host.model, host.inputs([CaptionSample("0", "the dog", noise_image(0))])
-
-
-def continued(inputs: dict[str, torch.Tensor], ids: list[int]) -> dict[str, torch.Tensor]:
-    """Return inputs with tokens behind the instruction."""
-    whole = {**inputs, "input_ids": torch.cat([inputs["input_ids"], torch.tensor([ids])], 1)}
-    whole["attention_mask"] = torch.ones_like(whole["input_ids"])
-    if "mm_token_type_ids" in inputs:
-        kinds = inputs["mm_token_type_ids"]
-        whole["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], 1)
-    return whole
 
 
 @pytest.mark.parametrize("kind", ["grouped", "llava", "qwen2_vl", "idefics3"])
@@ -263,21 +254,9 @@ def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, brok
     decoder = Opera(6, 2)
     samples = [CaptionSample(str(n), "the dog", noise_image(n)) for n in range(2)]
     good = decoder.write(llava, samples)
-    steps = 0
-
-    def spoil(module: torch.nn.Module, inputs: object, logits: torch.Tensor) -> torch.Tensor:
-        nonlocal steps
-        steps += 1
-        if steps == 2:  # as early as a search can be under way, whatever this CPU makes of near ties
-            logits = logits.clone()
-            logits[..., 5] = broken
-        return logits
-
-    handle = llava.model.lm_head.register_forward_hook(spoil)
-    try:
+    # As early as a search can be under way, whatever this CPU makes of near ties.
+    with spoiled(llava.model, slice(None), broken):
         written = decoder.write(llava, samples)
-    finally:
-        handle.remove()
     assert written[0].fault == "the model's logits are not finite"
     assert written[1] == good[1]
 

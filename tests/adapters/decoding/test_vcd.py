@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tiny_images import noise_image
+from tiny_lvlm import continued
 
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
@@ -30,14 +30,8 @@ def brute_force(host: HfCaptioner, sample: CaptionSample, decoder: Contrastive) 
     while len(ids) < TOKENS:
         logits = []
         for inputs in (single, noisy):
-            tensors: dict[str, Any] = dict(inputs)
-            tensors["input_ids"] = torch.cat([tensors["input_ids"], torch.tensor([ids], dtype=torch.long)], dim=1)
-            tensors["attention_mask"] = torch.ones_like(tensors["input_ids"])
-            if "mm_token_type_ids" in tensors:
-                kinds = tensors["mm_token_type_ids"]
-                tensors["mm_token_type_ids"] = torch.cat([kinds, kinds.new_zeros(1, len(ids))], dim=1)
             with torch.inference_mode():
-                logits.append(host.model(**tensors, use_cache=False).logits[0, -1].double())
+                logits.append(host.model(**continued(inputs, ids), use_cache=False).logits[0, -1].double())
         contrast = (1 + decoder.alpha) * logits[0] - decoder.alpha * logits[1]
         probabilities = logits[0].softmax(-1)
         contrast[probabilities < decoder.beta * probabilities.max()] = -float("inf")
