@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from capbench.adapters import ImageHandle
 
 SIZES = [(40, 60), (90, 50), (64, 64), (120, 30), (33, 128), (70, 70), (50, 90), (100, 40)]
 _Y, _X = np.mgrid[0:40, 0:60]
@@ -31,6 +34,15 @@ def noise_png(number: int) -> bytes:
 def plain_png(colour: str) -> bytes:
     """Return an image of 8 by 8 pixels of one colour, encoded."""
     return encoded(Image.new("RGB", (8, 8), colour))
+
+
+def smooth_pictures(folder: Path, count: int) -> list[ImageHandle]:
+    """Write pictures of coarse colours, 90 wide and of different heights, and return their handles."""
+    handles = [ImageHandle(folder / f"{number}.png") for number in range(count)]
+    for number, handle in enumerate(handles):
+        noise = np.random.default_rng(number).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).resize((90, 60 + number)).save(str(handle.source))
+    return handles
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:

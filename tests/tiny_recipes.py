@@ -6,10 +6,10 @@ make recipes of these parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 import torch
+from feature_rows import stacked
 
 from capbench.adapters import Encoded
 from capbench.recipes.training.contract import Trainer, TrainingCall
@@ -39,8 +39,6 @@ def call_of(recipe: str, changes: Sequence[str] = ()) -> TrainingCall:
     return TrainingCall(load_recipe(recipe, changes), TrainingProcesses("cpu"))
 
 
-def unit_vectors(encoded: Iterable[Encoded]) -> torch.Tensor:
+def unit_vectors(encoded: Iterator[Encoded]) -> torch.Tensor:
     """Return ``[n, d]`` unit vectors of what an encoder gives, in the order of its inputs."""
-    vectors = {at: vector for batch in encoded for at, vector in batch.vectors.items()}
-    features = torch.from_numpy(np.stack([vectors[at] for at in sorted(vectors)]))
-    return torch.nn.functional.normalize(features, dim=1)
+    return torch.nn.functional.normalize(torch.from_numpy(stacked(encoded)), dim=1)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 SIDE = 64
 """Pixels a side of what they look at."""
+_DECODER = {"mlp_dim": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "iou_head_hidden_dim": 16}
+"""Sizes of SAM's decoder of masks."""
 
 
 def make_tiny_sam(folder: Path) -> Path:
@@ -20,10 +22,7 @@ def make_tiny_sam(folder: Path) -> Path:
             "output_channels": 16, "mlp_dim": 32, "global_attn_indexes": [1], "window_size": 4, "num_pos_feats": 8,
         },
         prompt_encoder_config={"hidden_size": 16, "image_size": SIDE, "patch_size": 8, "mask_input_channels": 4},
-        mask_decoder_config={
-            "hidden_size": 16, "mlp_dim": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-            "iou_head_hidden_dim": 16,
-        },
+        mask_decoder_config={**_DECODER, "hidden_size": 16},
     )  # fmt: skip
     _spread(SamModel(config)).save_pretrained(folder)
     square = {"height": SIDE, "width": SIDE}
@@ -49,10 +48,7 @@ def make_tiny_sam2(folder: Path) -> Path:
             "fpn_hidden_size": 32,
         },
         prompt_encoder_config={"hidden_size": 32, "image_size": SIDE, "patch_size": 16, "mask_input_channels": 4},
-        mask_decoder_config={
-            "hidden_size": 32, "mlp_dim": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-            "iou_head_hidden_dim": 16,
-        },
+        mask_decoder_config={**_DECODER, "hidden_size": 32},
     )  # fmt: skip
     _spread(Sam2Model(config)).save_pretrained(folder)
     square = {"height": SIDE, "width": SIDE}

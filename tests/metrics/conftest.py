@@ -140,9 +140,14 @@ def cache() -> MemoryCache:
 
 
 @pytest.fixture(scope="session")
-def minilm_in_memory() -> PhraseEncoder:
+def minilm() -> str:
+    return str(find_minilm())
+
+
+@pytest.fixture(scope="session")
+def minilm_in_memory(minilm: str) -> PhraseEncoder:
     """Hold all-MiniLM-L6-v2, so that the metrics of all tests share it."""
-    encoder = PhraseEncoder(Checkpoint("encoder", "encoder", str(find_minilm())))
+    encoder = PhraseEncoder(Checkpoint("encoder", "encoder", minilm))
     encoder.vectors(["a dog"], Context())
     return encoder
 

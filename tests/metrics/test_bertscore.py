@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from full_memory import FULL_MEMORY, fits
-from tiny_capture import find_minilm
 from tiny_llm import make_tiny_roberta
 
 from capbench.errors import MetricError
@@ -17,11 +17,6 @@ from capbench.metrics.bertscore import BertScore
 from capbench.metrics.golden import read_golden
 
 GOLDEN = read_golden("bertscore")
-
-
-@pytest.fixture(scope="module")
-def minilm() -> str:
-    return str(find_minilm())
 
 
 @pytest.fixture(scope="module")
@@ -165,9 +160,7 @@ def test_default_is_layer_17_of_roberta_large():
 def test_folder_without_weights_and_layer_that_is_not_there_are_errors(roberta, tmp_path, make_items):
     with pytest.raises(MetricError, match="has 3 layers; num_layers is 4"):
         BertScore(model=roberta, num_layers=4).check()
-    for file in Path(roberta).iterdir():
-        if file.suffix != ".safetensors":
-            (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(roberta, tmp_path, ignore=shutil.ignore_patterns("*.safetensors"), dirs_exist_ok=True)
     with pytest.raises(MetricError, match=r"model\.safetensors"):
         BertScore(model=str(tmp_path), num_layers=2).score(make_items(["a dog"], [["a dog"]]), Context())
 
@@ -175,9 +168,7 @@ def test_folder_without_weights_and_layer_that_is_not_there_are_errors(roberta, 
 def test_architecture_that_is_no_plain_encoder_is_an_error(roberta, tmp_path, make_items):
     from transformers import BartConfig, BartModel
 
-    for file in Path(roberta).iterdir():
-        if file.suffix != ".safetensors":
-            (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(roberta, tmp_path, ignore=shutil.ignore_patterns("*.safetensors"), dirs_exist_ok=True)
     config = BartConfig(
         vocab_size=300, d_model=16, encoder_layers=3, decoder_layers=1, encoder_attention_heads=2,
         decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=24,
@@ -188,8 +179,7 @@ def test_architecture_that_is_no_plain_encoder_is_an_error(roberta, tmp_path, ma
 
 
 def test_fingerprint_follows_the_weights_and_not_their_place(roberta: str, tmp_path: Path):
-    for file in Path(roberta).iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(roberta, tmp_path, dirs_exist_ok=True)
     first = BertScore(model=roberta, num_layers=2).fingerprint()
     assert BertScore(model=str(tmp_path), num_layers=2, device="cpu").fingerprint() == first
     assert BertScore(model=roberta, num_layers=3).fingerprint() != first

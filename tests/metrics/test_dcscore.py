@@ -188,13 +188,7 @@ def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(prompts, 
     ],
 )  # fmt: skip
 def test_caption_whose_answers_cannot_be_used_is_named_with_its_reason_or_counts_0(
-    prompts: dict[str, Any],
-    oracle: Callable[..., str],
-    judge: Callable[..., RecordedResponses],
-    facts: str,
-    matched: str,
-    verified: str,
-    reason: str,
+    prompts, oracle, judge, facts: str, matched: str, verified: str, reason: str
 ):
     match, verify = asked(0, 1, ["It is red."])
     answers = judge(("FACTS c", facts, None), (match, matched, None), (verify, verified, None))

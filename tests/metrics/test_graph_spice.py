@@ -169,22 +169,9 @@ def test_capture_and_both_of_these_parse_once(tmp_path, wordnet_folder, cache, m
     assert sorted(parsed) == ["A cat sits.", "A dog runs on grass.", "A dog runs.", "A man rides a horse."]
     build_metric("capture", {**shared, "soft": False}).score(items, context)
     phrases = {"encoder": str(find_minilm()), "lemmatize": False}
-    scores = build_metric("soft_spice", {**shared, **phrases}).score(items, Context(cache=WithArrays(cache)))
+    scores = build_metric("soft_spice", {**shared, **phrases}).score(items, context)
     assert len(parsed) == 4
     assert np.isfinite(scores.values).all()
-
-
-class WithArrays:
-    """The cache, which keeps no array."""
-
-    def __init__(self, cache: Any) -> None:
-        self.get, self.put = cache.get, cache.put
-
-    def get_arrays(self, producer: Any, inputs: Any) -> dict[str, np.ndarray]:
-        return {}
-
-    def put_arrays(self, producer: Any, arrays: Any) -> None:
-        pass
 
 
 def test_true_captions_of_scenes_stand_above_those_with_a_wrong_shape():

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from feature_rows import stacked
 from tiny_clip import TinyClip
+from tiny_images import smooth_pictures
 from tiny_llm import make_tiny_roberta
 
 from capbench.adapters import ImageHandle
@@ -75,12 +76,7 @@ def weights(state: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
-    folder, handles = tmp_path_factory.mktemp("pictures"), []
-    for number in range(len(CAPTIONS)):
-        noise = np.random.default_rng(number).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        Image.fromarray(noise).resize((90, 60)).save(folder / f"{number}.png")
-        handles.append(ImageHandle(folder / f"{number}.png"))
-    return handles
+    return smooth_pictures(tmp_path_factory.mktemp("pictures"), len(CAPTIONS))
 
 
 def items(pictures: list[ImageHandle], references: Any = REFERENCES, captions: Any = CAPTIONS) -> Items:
@@ -118,12 +114,9 @@ def released(
         return (state["scalar_mix.gamma"] * total)[:, 0]
 
     def seen(texts: list[str]) -> torch.Tensor:
-        batches = clip.texts([f"A photo depicts {text}" for text in texts])
-        vector_of = {at: vector for batch in batches for at, vector in batch.vectors.items()}
-        return torch.tensor(np.array([vector_of[number] for number in range(len(texts))]))
+        return torch.tensor(stacked(clip.texts([f"A photo depicts {text}" for text in texts])))
 
-    images = {at: vector for batch in clip.images(pictures) for at, vector in batch.vectors.items()}
-    v = torch.tensor(np.array([images[number] for number in range(len(captions))]))
+    v = torch.tensor(stacked(clip.images(pictures)))
     c, t = sentences(captions), seen(captions)
     scores = []
     for place in zip(*references, strict=False):

@@ -3,12 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import strategies as st
 
 from capbench.metrics import Context, Items
 from capbench.metrics.rouge_l import RougeL, precision_and_recall
-
-texts = st.lists(st.sampled_from("abcde"), min_size=1, max_size=12).map(" ".join)
 
 
 def test_value_calculated_by_hand(make_items: Callable[..., Items]):

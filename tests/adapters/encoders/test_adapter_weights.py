@@ -78,6 +78,14 @@ def features(encoder: Any, images: Sequence[ImageHandle]) -> np.ndarray:
     return np.concatenate([stacked(encoder.images(images)), stacked(encoder.texts(TEXTS))])
 
 
+def assert_merged(ours: Any, merged: Any, other: Any, images: Sequence[ImageHandle]) -> None:
+    """Assert that LoRA has the features of merged weights, and neither those nor the fingerprint of another model."""
+    vectors = features(ours, images)
+    assert ours.fingerprint() != other.fingerprint()
+    assert abs(vectors - features(merged, images)).max() < 1e-6
+    assert abs(vectors - features(other, images)).max() > 0.01
+
+
 @pytest.fixture(scope="module")
 def dci_lora(tiny_clip: TinyClip, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A folder with what DCI tunes of the tiny CLIP, and the model with these weights merged; neither is changed."""
@@ -102,10 +110,7 @@ def test_lora_on_hf_clip_has_the_features_of_merged_weights(tiny_clip, plain, im
         warnings.simplefilter("error", FutureWarning)
         ours = load(tiny_clip, "hf_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["hf_clip"](pretrained=str(whole), device="cpu")
-    vectors = features(ours, images)
-    assert ours.fingerprint() != plain["hf_clip"].fingerprint()
-    assert abs(vectors - features(theirs, images)).max() < 1e-6
-    assert abs(vectors - features(plain["hf_clip"], images)).max() > 0.01
+    assert_merged(ours, theirs, plain["hf_clip"], images)
 
 
 def test_folder_in_the_cache_is_found_by_its_name(tiny_clip, dci_lora, tmp_path, monkeypatch):
@@ -142,10 +147,7 @@ def test_lora_on_open_clip_has_the_features_of_merged_weights(tiny_clip, plain, 
     save_file(weights, folder / "open_clip_model.safetensors")
     ours = load(tiny_clip, "open_clip", peft=str(tmp_path / "lora"))
     theirs = adapters["open_clip"](pretrained=str(folder), device="cpu")
-    vectors = features(ours, images)
-    assert ours.fingerprint() != plain["open_clip"].fingerprint()
-    assert abs(vectors - features(theirs, images)).max() < 1e-6
-    assert abs(vectors - features(plain["open_clip"], images)).max() > 0.01
+    assert_merged(ours, theirs, plain["open_clip"], images)
 
 
 @pytest.mark.parametrize("adapter", ["hf_clip", "open_clip"])
@@ -217,12 +219,9 @@ def test_lora_inside_a_checkpoint_has_the_features_of_merged_weights(tiny_clip, 
     ours = adapters["open_clip"](pretrained=str(dac), lora_alpha=1, **keys)
     assert "randomly" not in caplog.text
     theirs = adapters["open_clip"](pretrained=str(whole), **keys)
-    vectors = features(ours, images)
-    assert abs(vectors - features(theirs, images)).max() < 1e-6
-    assert abs(vectors - features(plain["open_clip"], images)).max() > 0.01
+    assert_merged(ours, theirs, plain["open_clip"], images)
     twice = adapters["open_clip"](pretrained=str(dac), lora_alpha=2, **keys)
-    assert ours.fingerprint() != twice.fingerprint()
-    assert abs(vectors - features(twice, images)).max() > 0.01
+    assert_merged(ours, theirs, twice, images)
 
 
 @pytest.fixture

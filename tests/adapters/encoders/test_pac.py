@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from feature_rows import stacked
 from tiny_clip import TinyClip, few_words, tiny_lora_state_dict, tiny_state_dict
 
 from capbench.adapters import Encoder, ImageHandle
@@ -28,8 +29,7 @@ def plain_state_dict() -> dict[str, Any]:
 
 
 def text_vectors(encoder: Encoder) -> np.ndarray:
-    vectors = {at: vector for batch in encoder.texts(TEXTS) for at, vector in batch.vectors.items()}
-    return np.stack([vectors[at] for at in range(len(TEXTS))])
+    return stacked(encoder.texts(TEXTS))
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tiny_images import smooth_pictures
 from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 from capbench.adapters import ImageHandle, PairwiseEncoder
@@ -39,12 +40,7 @@ def flava(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
-    folder, handles = tmp_path_factory.mktemp("pictures"), []
-    for number in range(2):
-        noise = np.random.default_rng(number).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-        Image.fromarray(noise).resize((90, 60 + number)).save(folder / f"{number}.png")
-        handles.append(ImageHandle(folder / f"{number}.png"))
-    return handles
+    return smooth_pictures(tmp_path_factory.mktemp("pictures"), 2)
 
 
 def scores(encoder: PairwiseEncoder, pictures: list[ImageHandle], texts: Any = TEXTS) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_capture import find_minilm, make_nltk_data, make_t5
+from tiny_capture import make_nltk_data, make_t5
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +39,6 @@ def princeton() -> Path:
         if os.environ.get("CAPBENCH_REQUIRE_DATA"):
             pytest.fail(str(error))
         pytest.skip("needs WordNet: apt-get install wordnet-base")
-
-
-@pytest.fixture(scope="session")
-def minilm() -> str:
-    return str(find_minilm())
 
 
 @pytest.fixture

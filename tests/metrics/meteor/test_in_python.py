@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -88,9 +88,7 @@ def test_threads_share_what_is_known_of_words(composed: Items, keys_of, monkeypa
         ]
 
 
-def test_statistics_are_those_of_the_jar_where_many_alignments_compete(
-    competing_keys: list[str], composed: Items, keys_of: Callable, recorded
-):
+def test_statistics_are_those_of_the_jar_where_many_alignments_compete(competing_keys, composed, keys_of, recorded):
     for name, keys in (("competing", competing_keys), ("composed", keys_of(composed))):
         jar = recorded.statistics(name, keys)
         assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []

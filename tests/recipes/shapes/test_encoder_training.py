@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from feature_rows import stacked
 
 from capbench.adapters import ImageHandle, adapters
 from capbench.recipes.shapes import plain, sighted
@@ -57,11 +58,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
     return [ImageHandle(path) for path in sorted(folder.iterdir())]
 
 
-def vectors(encoded) -> np.ndarray:
-    vector_of = {position: vector for batch in encoded for position, vector in batch.vectors.items()}
-    return np.stack([vector_of[position] for position in sorted(vector_of)])
-
-
 def test_facts_of_true_texts_hold_and_those_of_false_ones_nearly_never_do():
     rng = np.random.default_rng(0)
     refuted = 0
@@ -102,7 +98,7 @@ def test_open_clip_and_transformers_read_one_folder_as_one_model(folder: Path, p
     texts = [*TEXTS[:7], "", "star " * 200]
     assert ours.token_ids(texts) == theirs.token_ids(texts)
     for encoded, other in ((ours.images(pictures), theirs.images(pictures)), (ours.texts(texts), theirs.texts(texts))):
-        assert abs(vectors(encoded) - vectors(other)).max() < 1e-5
+        assert abs(stacked(encoded) - stacked(other)).max() < 1e-5
 
 
 def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[ImageHandle]):
@@ -111,9 +107,9 @@ def test_encoder_is_trained_and_tuned_with_lora(tmp_path: Path, pictures: list[I
     tune(clip, pac, steps=2, batch=4)
     untuned = adapters["open_clip"](pretrained=str(clip), device="cpu")
     tuned = adapters["pac"](checkpoint=pac, tokenizer=clip, lora=True, quick_gelu=False, head_width=HEAD, device="cpu")
-    change = abs(vectors(untuned.images(pictures)) - vectors(tuned.images(pictures))).max()
+    change = abs(stacked(untuned.images(pictures)) - stacked(tuned.images(pictures))).max()
     assert 1e-4 < change < 1
-    assert 0 < abs(vectors(untuned.texts(TEXTS[:3])) - vectors(tuned.texts(TEXTS[:3]))).max() < 1
+    assert 0 < abs(stacked(untuned.texts(TEXTS[:3])) - stacked(tuned.texts(TEXTS[:3]))).max() < 1
 
 
 @pytest.fixture
@@ -129,17 +125,17 @@ def test_plain_encoder_is_trained_and_both_libraries_read_it(tmp_path: Path, pic
     ours, theirs = (
         adapters[name](pretrained=str(tmp_path / "plain"), device="cpu") for name in ("open_clip", "hf_clip")
     )
-    images = vectors(ours.images(pictures))
+    images = stacked(ours.images(pictures))
     assert images.shape == (3, 64)
-    assert abs(images - vectors(theirs.images(pictures))).max() < 1e-5
+    assert abs(images - stacked(theirs.images(pictures))).max() < 1e-5
 
 
 @pytest.mark.usefixtures("small_vocabulary")
 def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pictures: list[ImageHandle]):
     sighted.train(folder, tmp_path / "sighted", steps=2, batch=4, pictures=6)
     seeing, plain = (adapters["open_clip"](pretrained=str(at), device="cpu") for at in (tmp_path / "sighted", folder))
-    assert abs(vectors(seeing.images(pictures)) - vectors(plain.images(pictures))).max() < 1e-6
-    assert vectors(seeing.texts(TEXTS[:3])).shape == (3, 192)
+    assert abs(stacked(seeing.images(pictures)) - stacked(plain.images(pictures))).max() < 1e-6
+    assert stacked(seeing.texts(TEXTS[:3])).shape == (3, 192)
     assert not (tmp_path / "sighted" / "model.safetensors").exists()
 
 

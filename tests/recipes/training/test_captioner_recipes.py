@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -83,9 +82,7 @@ def test_validation_leaves_nothing_out_whatever_the_step_before_did(scst: Make, 
 @pytest.mark.parametrize(
     ("trainer", "objective"), [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})]
 )
-def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(
-    scst: Make, both: list[dict[str, Any]], tmp_path: Path, trainer: str, objective: dict[str, Any]
-):
+def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(scst, both, tmp_path, trainer, objective):
     objective = objective | ({"reward": both} if trainer == "scst" else {})
     call = scst(trainer, objective=objective, stop={"steps": 3, "every": 2})
     run_recipe(call, tmp_path / "undisturbed", untold, {})

@@ -120,9 +120,7 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
     ],
 )
 @pytest.mark.parametrize("rewarded", [False, True])
-def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(
-    low: float | None, high: float | None, higher_is_better: bool | None, said: str, rewarded: bool
-):
+def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(low, high, higher_is_better, said, rewarded):
     value = {"value": 1.0, "low": 0.9, "high": 1.1}
     row = {
         "task": "t", "metric": "m", "statistic": "mean", "before": value, "after": value, "n": 9,

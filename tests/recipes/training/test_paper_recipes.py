@@ -129,9 +129,7 @@ def plain(encoder: Path) -> torch.nn.Module:
     return resolve_model("open_clip", {"pretrained": str(encoder)}).to_trainable("cpu").module
 
 
-def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trained_model(
-    train: Callable[..., Made], encoder: Path, data: Path
-):
+def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trained_model(train, encoder, data):
     # At the paper's rate two steps would change next to nothing.
     trainer, folder = train("pacspp", "open_clip", *rows(data), "optimiser.rate=0.01", "stop.every=1")
     assert {"contrastive", "further_images", "further_texts"} <= read_history(folder)[0].keys()
@@ -145,9 +143,7 @@ def test_pacspp_gives_a_file_that_the_adapter_and_released_code_read_as_the_trai
         assert (normalize(released.encode_text(*tokens.values()), dim=1) - texts).abs().max() < 1e-5
 
 
-def test_pacspp_of_siglip_trains_attention_mlp_and_patches_of_both_towers(
-    data: Path, tiny_siglip: Path, tmp_path: Path
-):
+def test_pacspp_of_siglip_trains_attention_mlp_and_patches_of_both_towers(data, tiny_siglip, tmp_path):
     model = f"model={{name: hf_clip, arguments: {{pretrained: {tiny_siglip}}}}}"
     steps = ("objective.batch=2", "stop={steps: 2, every: 1, keep: best}", "optimiser.rate=0.01")
     call = TrainingCall(load_recipe("pacspp_siglip", (model, *steps, *rows(data))), TrainingProcesses("cpu"))

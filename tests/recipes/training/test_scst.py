@@ -32,14 +32,17 @@ Make = Callable[..., TrainingCall]
 CIDER = {"metric": "cider", "document_frequencies": "images"}
 
 
+def first_step(trainer: Any) -> tuple[dict[str, float], dict[str, torch.Tensor], Any, list[Any], list[list[int]]]:
+    """Return the terms and gradients of the first step, its rows, the inputs of its pieces, and the captions."""
+    terms, grads, rows = trainer.backward(0), gradients(trainer), trainer.rows_of(0)
+    pieces = [trainer.inputs(piece) for piece, _ in trainer.pieces(rows)]
+    return terms, grads, rows, pieces, trainer._written(pieces, trainer._writing, 0)
+
+
 @pytest.mark.parametrize("objective", [{}, {"candidates": "samples", "length_norm": "tokens"}, {"piece": 3}])
 def test_gradient_is_that_of_the_equation_caption_by_caption(scst, both, objective):
     trainer: Any = opened(scst(objective={"reward": both, **objective}))
-    terms = trainer.backward(0)
-    grads = gradients(trainer)
-    rows = trainer.rows_of(0)
-    pieces = [trainer.inputs(piece) for piece, _ in trainer.pieces(rows)]
-    written = trainer._written(pieces, trainer._writing, 0)
+    terms, grads, rows, _, written = first_step(trainer)
     rewards = trainer._scored(rows, written, 3).total.reshape(4, 3)
     assert terms["reward"] == pytest.approx(rewards.mean())
     assert rewards.std(1).max() > 0
@@ -62,11 +65,7 @@ def test_gradient_is_that_of_the_equation_caption_by_caption(scst, both, objecti
 def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[dict[str, Any]]):
     objective = {"reward": both, "captions": 1, "candidates": "samples", "baseline": "greedy", "piece": 3}
     trainer: Any = opened(scst(objective=objective))
-    terms = trainer.backward(0)
-    grads = gradients(trainer)
-    rows = trainer.rows_of(0)
-    pieces = [trainer.inputs(piece) for piece, _ in trainer.pieces(rows)]
-    written = trainer._written(pieces, trainer._writing, 0)
+    terms, grads, rows, pieces, written = first_step(trainer)
     greedy = [ids for piece in pieces for ids in trainer.trainable.write_captions(piece, Writing(1, False, 8))]
     better = trainer._scored(rows, written, 1).total - trainer._scored(rows, greedy, 1).total
     assert np.abs(better).max() > 0
