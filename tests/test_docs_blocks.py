@@ -35,8 +35,6 @@ from capbench.recipes.training.schema import Recipe, load_recipe
 from capbench.tasks.schema import TaskConfig
 from capbench.tasks.yaml_files import parse
 
-PLANNED = {"run"}
-"""Are called with ``--dry_run``: all is looked at that can be before work starts."""
 READ = {"train": load_recipe, "make": load_pipeline, "loop": load_loop}
 """Their recipes are read, with the changes of ``--set``."""
 CARRIED_OUT = """
@@ -207,7 +205,7 @@ def faults_of_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> I
         return
     if any(re.match(known, " ".join(words)) for known in TOLD):
         return
-    if words[0] in PLANNED:
+    if words[0] == "run":
         yield from faults_of_plan(words, capsys)
     elif words[0] in READ:
         yield from faults_of_recipe(words)
@@ -216,7 +214,7 @@ def faults_of_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> I
 
 
 def faults_of_plan(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
-    """Yield what stands in the way of a run, beside data and weights that are not here, and what is the reader's."""
+    """Yield what stands in the way of a dry run, besides the reader's own files and data and weights not here."""
     code = main([*words, *(() if "--dry_run" in words else ("--dry_run",))])
     said = capsys.readouterr().err
     # The reader's own models, folders and files, which the folder of the test has not all.
@@ -295,11 +293,8 @@ def faults_of_python(text: str, examples: Mapping[str, str]) -> Iterator[str]:
     """Yield why an example cannot be right, or that no test carries it out."""
     if not (known := [by for marker, by in examples.items() if marker in text]):
         yield "no test carries the example out: EXAMPLES names those that one does"
-    for by in known:
-        if by.startswith("tests/"):
-            path = ROOT / by.partition(";")[0]
-            if not path.exists():
-                yield f"there is no {path}"
+    tests = [ROOT / by.partition(";")[0] for by in known if by.startswith("tests/")]
+    yield from (f"there is no {path}" for path in tests if not path.exists())
     yield from faults_of_imports(text)
 
 

@@ -181,8 +181,7 @@ def test_aro_pairs_of_attributes_with_few_cases_are_in_no_result(evaluate: Calla
 
 def tag(text: str) -> list[tuple[str, str]]:
     """Nouns end with a figure, adjectives with an exclamation mark."""
-    kinds = {True: "DT"}
-    return [(word, "NN" if word[-1].isdigit() else "JJ" if word[-1] == "!" else kinds[True]) for word in text.split()]
+    return [(word, "NN" if word[-1].isdigit() else "JJ" if word[-1] == "!" else "DT") for word in text.split()]
 
 
 CAPTIONS = ["the big! dog1 and a red! cat2 see three old! birds3", "men4 sit.", "A very (long) man5 on ice6"]

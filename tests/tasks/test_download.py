@@ -26,7 +26,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.contents: dict[str, bytes] = {}
+        self.contents = {"a.bin": CONTENT}
         self.requests: list[tuple[str, str | None]] = []
         self.breaks = 0
         self.ranges = True
@@ -104,7 +104,6 @@ def archive(members: dict[str, str]) -> bytes:
 
 
 def test_file_is_fetched_into_a_new_folder_and_its_progress_is_told(card: Card, server: Server, tmp_path: Path):
-    server.contents["a.bin"] = CONTENT
     reported: list[tuple[int, int]] = []
     source = card(url=server.url("a.bin"), file="kept.bin", sha256=SHA256)
     files = fetch(source, tmp_path / "new" / "mine", lambda name: lambda *numbers: reported.append(numbers))
@@ -116,7 +115,7 @@ def test_file_is_fetched_into_a_new_folder_and_its_progress_is_told(card: Card, 
 
 @pytest.mark.parametrize("checksum", [{}, {"sha256": SHA256}], ids=["without checksum", "with checksum"])
 def test_broken_connection_is_an_error_and_the_next_call_goes_on_from_there(card, server, tmp_path, checksum):
-    server.contents["a.bin"], server.breaks = CONTENT, 2
+    server.breaks = 2
     source = card(url=server.url("a.bin"), file="a.bin", **checksum)
     half, quarter = len(CONTENT) // 2, len(CONTENT) // 4
     error = fault(source, tmp_path)
@@ -130,7 +129,7 @@ def test_broken_connection_is_an_error_and_the_next_call_goes_on_from_there(card
 
 
 def test_chunked_answer_that_breaks_off_is_an_error(card: Card, server: Server, tmp_path: Path):
-    server.contents["a.bin"], server.breaks, server.chunked = CONTENT, 1, True
+    server.breaks, server.chunked = 1, True
     source = card(url=server.url("a.bin"), file="a.bin")
     fault(source, tmp_path)
     assert not (tmp_path / "a.bin").exists()
@@ -138,14 +137,13 @@ def test_chunked_answer_that_breaks_off_is_an_error(card: Card, server: Server, 
 
 
 def test_server_that_ignores_the_range_sends_the_file_from_its_start(card: Card, server: Server, tmp_path: Path):
-    server.contents["a.bin"], server.ranges = CONTENT, False
+    server.ranges = False
     (tmp_path / "a.bin.part").write_bytes(b"something else")
     assert fetch(card(url=server.url("a.bin"), file="a.bin"), tmp_path, silent)[0].read_bytes() == CONTENT
     assert server.requests == [("a.bin", "bytes=14-")]
 
 
 def test_part_that_is_whole_already_is_kept(card: Card, server: Server, tmp_path: Path):
-    server.contents["a.bin"] = CONTENT
     (tmp_path / "a.bin.part").write_bytes(CONTENT)
     source = card(url=server.url("a.bin"), file="a.bin", sha256=SHA256)
     assert fetch(source, tmp_path, silent)[0].read_bytes() == CONTENT
@@ -169,7 +167,6 @@ def test_complete_file_is_not_fetched_again(card: Card, server: Server, tmp_path
 
 
 def test_file_with_another_checksum_than_the_cards_is_fetched_anew(card: Card, server: Server, tmp_path: Path):
-    server.contents["a.bin"] = CONTENT
     (tmp_path / "a.bin").write_bytes(b"an older version")
     fetch(card(url=server.url("a.bin"), file="a.bin", sha256=SHA256), tmp_path, silent)
     assert (tmp_path / "a.bin").read_bytes() == CONTENT

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ def test_file_that_is_not_utf_8_is_an_error(write: Write):
         (elements, '[{"a": 1}, {"a": ', 1, "Expecting value"),
         (elements, "[NaN]", 0, "NaN is not a JSON value"),
         (elements, '[1, {"a": 1, "a": 2}]', 1, "key 'a' is given twice in {'a': 2}"),
-        (elements, "[" * 100_000, 0, "nested too deep"),
+        (elements, "[" * 100_000, 0, "it is nested too deep"),
         (members, "[1]", 0, "it does not begin with '{'"),
         (members, '{"a": [1, 2', 2, "it ends early, at character 11"),
         (members, '{"a": [1]', 1, "it ends early, at character 9"),
@@ -53,11 +55,8 @@ def test_file_that_is_not_utf_8_is_an_error(write: Write):
     ],
 )
 def test_fault_is_named_and_what_comes_before_it_is_read(write: Write, read: Any, text: str, good: int, reason: str):
-    parts = []
-    with pytest.raises(DataError) as caught:
-        for part in read(write("a.json", text)):
-            parts.append(part)
+    parts = read(write("a.json", text))
+    assert len(list(islice(parts, good))) == good
     kind = "array" if read is elements else "object"
-    said = str(caught.value).partition(f"a.json: not a JSON {kind}: ")[2]
-    assert said.startswith(reason) or (read is elements and reason in said)
-    assert len(parts) == good
+    with pytest.raises(DataError, match=re.escape(f"a.json: not a JSON {kind}: {reason}")):
+        next(parts)

@@ -163,9 +163,8 @@ def test_nebula_without_any_caption_of_spica_is_refused(nebula: Path):
     for name in ("train", "val", "test"):
         write(nebula, **{f"spica_{name}__csv": table([{"imgid": "x.jpg", "mt": "a dog", "score": 1}])})
     # Equal rows in several files are one caption; none of them is of the test split.
-    with pytest.raises(DataError, match="no document has a row in spica_train") as raised:
+    with pytest.raises(DataError, match=r"no document has a row in spica_train.*file_name '0', mt 'a dog'"):
         run("nebula", nebula)
-    assert "file_name '0', mt 'a dog'" in raised.value.message
 
 
 # --- Polaris
@@ -447,10 +446,8 @@ def test_released_files_are_what_the_tasks_expect(data_folder: Callable[[str], P
         (f"{name}.{aspect}", "") for name in ("kendall_b", "kendall_c") for aspect in ("words", "caption")
     }
     value_of = values(run("aloha_hat_detection", folder, skip_checks=False))
-    assert value_of["average_precision", ""] is not None
     assert 0.3375 < value_of["average_precision", ""] < 1
     assert len(values(run("aloha_nocaps_foil_detection", folder, skip_checks=False))) == 4
     value_of = values(run("aloha_nocaps_foil", folder, skip_checks=False))
     # Few foils have another number of words: of the ties none is right.
-    assert value_of["accuracy", ""] is not None
     assert value_of["accuracy", ""] < 0.05

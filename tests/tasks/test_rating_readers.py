@@ -59,14 +59,12 @@ def test_white_space_in_captions_is_collapsed_as_the_released_loaders_do(folder:
     [
         (b"garbled", "image 'garbled' has no captions in Flickr8k.token.txt"),
         (b"dog.jpg", "caption '' is not in Flickr8k.token.txt"),
-        (b"dog.jpg cat.jpg#0 1 2 3", "image 'dog.jpg cat.jpg#0 1 2 3' has no captions"),
         (b"cow.jpg\tcat.jpg#0\t1\t2\t3", "image 'cow.jpg' has no captions"),
         (b"dog.jpg\tcat.jpg#7\t1\t2\t3", "caption 'cat.jpg#7' is not in"),
         (b"dog.jpg\tcat.jpg#0\t1\t2\t5", "bad rating '1 2 5': expected three ratings from 1 to 4"),
         (b"dog.jpg\tcat.jpg#0\t0\t2\t3", "bad rating '0 2 3': expected three ratings from 1 to 4"),
         (b"dog.jpg\tcat.jpg#0\t1\t2", "bad rating '1 2': expected three ratings"),
         (b"dog.jpg\tcat.jpg#0\t1\t2\t3\t4", "bad rating '1 2 3 4': expected three ratings"),
-        (b"dog.jpg\tcat.jpg#0\t1\ttwo\t3", "bad rating '1 two 3': invalid literal for int"),
         (b"dog.jpg\tcat.jpg#0\t1\t2.5\t3", "bad rating '1 2.5 3': invalid literal for int"),
         (b"dog.jpg\tcat.jpg#0\t1\t0_2\t3", "bad rating '1 0_2 3': invalid literal for int"),
         (b"dog.jpg\tcat.jpg#0\t1\t\xef\xbc\x92\t3", "bad rating '1 \uff12 3': invalid literal for int"),
@@ -127,9 +125,8 @@ def test_bad_caption_line_is_named_and_no_reference(folder: Callable[..., Path])
 def test_missing_raw_file_is_an_error_that_names_it(folder: Callable[..., Path], name: str):
     path = folder()
     (path / name).unlink()
-    with pytest.raises(DataError, match=f"{path} has no {name}") as caught:
+    with pytest.raises(DataError, match=rf"{path} has no {name}.*\n.*bench data flickr8k_expert"):
         list(expert(path))
-    assert "bench data flickr8k_expert" in caught.value.hint
 
 
 @pytest.mark.data
@@ -227,7 +224,6 @@ DOCUMENT = {
         (None, "has no expert scores (GPT4_Eval is null)"),
         ('{"CogVLM": 4, "ShareCapt', "JSONDecodeError"),
         ("", "JSONDecodeError"),
-        ("null", "TypeError"),
         ("[4, 3, 2]", "TypeError"),
         (5, "TypeError"),
         (json.dumps({"CogVLM": 4, "ShareCaptioner": 3}), "KeyError: 'LLaVA_v15'"),

@@ -74,11 +74,7 @@ def change_content(file: Path) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
 
 
-def remove(file: Path) -> None:
-    file.unlink()
-
-
-@pytest.mark.parametrize("change", [change_length, change_content, remove])
+@pytest.mark.parametrize("change", [change_length, change_content, Path.unlink])
 def test_file_that_changes_between_two_readings_is_an_error(tmp_path: Path, load: Load, change: Callable[[Path], None]):
     write_rows(tmp_path / "a.jsonl", 9)
     documents = load()

@@ -104,6 +104,5 @@ def test_card_of_ones_own_data_needs_title_folder_and_files(load: Load):
 
 @pytest.mark.parametrize("missing", ["licence", "terms", "citation", "how"])
 def test_field_that_a_card_of_others_data_lacks_is_named(load: Load, tmp_path: Path, missing: str):
-    with pytest.raises(TaskError) as caught:
+    with pytest.raises(TaskError, match=f"^{tmp_path / 'mine_source.yaml'}: has no '{missing}'; data of your own"):
         load(**{missing: None})
-    assert str(caught.value).startswith(f"{tmp_path / 'mine_source.yaml'}: has no '{missing}'; data of your own")

@@ -61,15 +61,12 @@ def test_template_cannot_change_the_document(make_task: MakeTask):
     assert document == {"references": ["a dog"]}
 
 
-def test_function_is_called_with_the_document(make_task: MakeTask, write: Callable[..., Path]):
-    write("reader.py", "def double(doc): return doc['rating'] * 2\n")
-    task = make_task(tail="doc_to_human: !function reader.double\n")
-    assert compile_template(task, "doc_to_human", DOCUMENT)(DOCUMENT) == 6
-
-
-def test_function_that_fails_on_a_document_gives_the_reason(make_task: MakeTask, write: Callable[..., Path]):
+def test_function_is_called_with_the_document_and_gives_the_reason_where_it_fails(
+    make_task: MakeTask, write: Callable[..., Path]
+):
     write("reader.py", "def double(doc): return doc['rating'] * 2\n")
     get = compile_template(make_task(tail="doc_to_human: !function reader.double\n"), "doc_to_human", DOCUMENT)
+    assert get(DOCUMENT) == 6
     with pytest.raises(DocumentError, match=r"doc_to_human \(!function reader.double\) failed: KeyError: 'rating'"):
         get({})
 

@@ -47,6 +47,13 @@ def runs(tmp_path: Path) -> list[TaskRun]:
     return task_runs
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return an empty folder for a data set."""
+    (tmp_path / "data_set").mkdir()
+    return tmp_path / "data_set"
+
+
 @dataclass
 class Hub:
     """What a server that plays the hub was asked."""
@@ -110,9 +117,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server.server_close()
 
 
-def test_datasets_reads_what_is_written(runs: list[TaskRun], tmp_path: Path):
-    folder = tmp_path / "data_set"
-    folder.mkdir()
+def test_datasets_reads_what_is_written(runs: list[TaskRun], folder: Path, tmp_path: Path):
     assert write_dataset(runs, folder, "me/results", samples=True) == []
     cache = str(tmp_path / "cache")
     results = load_dataset(str(folder), split="train", cache_dir=cache)
@@ -128,16 +133,12 @@ def test_datasets_reads_what_is_written(runs: list[TaskRun], tmp_path: Path):
     assert set(samples["fingerprint"]) == {run.record.fingerprint for run in runs if run.record.task == "first"}
 
 
-def test_without_samples_no_caption_leaves_the_machine(runs: list[TaskRun], tmp_path: Path):
-    folder = tmp_path / "data_set"
-    folder.mkdir()
+def test_without_samples_no_caption_leaves_the_machine(runs: list[TaskRun], folder: Path):
     write_dataset(runs, folder, "me/results")
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "results.parquet"]
 
 
-def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun], tmp_path: Path):
-    folder = tmp_path / "data_set"
-    folder.mkdir()
+def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun], folder: Path):
     closed = [
         replace(
             run,
@@ -190,7 +191,6 @@ def test_hub_that_is_not_there_and_names_that_it_does_not_take_are_errors(runs, 
 def test_missing_token_is_told_before_anything_is_sent(runs, hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
-    with pytest.raises(DataError, match="no token") as caught:
+    with pytest.raises(DataError, match=r"no token.*\n.*HF_TOKEN"):
         push(runs, "me/results", private=True, samples=False)
-    assert "HF_TOKEN" in caught.value.hint
     assert hub.created == []

@@ -188,16 +188,8 @@ def test_only_small_jpeg_files_inside_the_runs_folder_are_shown(tmp_path: Path) 
     (folder / "large.jpg").write_bytes(good[:-2] + bytes(200_000) + good[-2:])
     (folder / "0.svg").write_bytes(good)
     up = "/".join([".."] * len(run.key.split("/")))
-    for name in (
-        f"{up}/../secret.jpg",
-        str(tmp_path / "secret.jpg"),
-        "pictures/link.jpg",
-        "pictures/text.jpg",
-        "pictures/large.jpg",
-        "pictures/0.svg",
-        "pictures/none.jpg",
-        "pictures/\0.jpg",
-    ):
+    beside = [f"pictures/{name}" for name in ("link.jpg", "text.jpg", "large.jpg", "0.svg", "none.jpg", "\0.jpg")]
+    for name in (f"{up}/../secret.jpg", str(tmp_path / "secret.jpg"), *beside):
         assert not pictured(run, name), name
 
 

@@ -60,10 +60,6 @@ def as_svg(figure, folder: Path) -> ElementTree.Element:
     return ElementTree.fromstring((folder / "drawn.svg").read_bytes())  # noqa: S314 - we wrote it
 
 
-def svg_texts(root: ElementTree.Element) -> list[str | None]:
-    return [element.text for element in root.iter(f"{SVG}text")]
-
-
 def ink(figure, tmp_path: Path) -> np.ndarray:
     """Return ``[height, width]`` where a figure is not white."""
     write_figure(figure, tmp_path / "drawn.png")
@@ -262,16 +258,13 @@ def test_captions_without_ratings_have_lengths_only():
 # -- what holds for all
 
 
-DRAWN = {
-    "agreement": lambda **keys: agreement_figure([rated_captions(["cider", "meteor"])], **keys),
-    "ratings": lambda **keys: ratings_figure([rated_captions(["cider", "meteor"])], **keys),
-    "length": lambda **keys: length_figure([rated_captions(["cider", "meteor"])], **keys),
-}
+FIGURES = (agreement_figure, ratings_figure, length_figure)
+RECORDS = [rated_captions(["cider", "meteor"])]
 
 
-@pytest.mark.parametrize("kind", DRAWN)
-def test_files_are_the_same_byte_by_byte_and_have_no_date(kind, tmp_path: Path):
-    figures = [DRAWN[kind](metrics=["cider"]) for _ in range(2)]
+@pytest.mark.parametrize("draw", FIGURES)
+def test_files_are_the_same_byte_by_byte_and_have_no_date(draw, tmp_path: Path):
+    figures = [draw(RECORDS, metrics=["cider"]) for _ in range(2)]
     for fmt in ("svg", "pdf"):
         for name, figure in zip(("first", "second"), figures, strict=True):
             write_figure(figure, tmp_path / f"{name}.{fmt}")
@@ -280,11 +273,11 @@ def test_files_are_the_same_byte_by_byte_and_have_no_date(kind, tmp_path: Path):
         assert b"Date" not in first
 
 
-@pytest.mark.parametrize(("kind", "width"), [("agreement", "single"), ("ratings", "double"), ("length", "single")])
+@pytest.mark.parametrize(("draw", "width"), zip(FIGURES, ("single", "double", "single"), strict=True))
 def test_png_has_the_width_of_the_columns_at_300_dpi_nothing_over_its_border_and_a_text_for_those_who_cannot_see_it(
-    kind, width, tmp_path: Path
+    draw, width, tmp_path: Path
 ):
-    drawn = ink(DRAWN[kind](width=width), tmp_path)
+    drawn = ink(draw(RECORDS, width=width), tmp_path)
     image = Image.open(tmp_path / "drawn.png")
     assert image.width == {"single": 990, "double": 2070}[width]
     assert image.info["dpi"] == pytest.approx((300, 300), abs=0.1)
@@ -293,10 +286,10 @@ def test_png_has_the_width_of_the_columns_at_300_dpi_nothing_over_its_border_and
     assert not np.concatenate([drawn[0], drawn[-1], drawn[:, 0], drawn[:, -1]]).any()
 
 
-@pytest.mark.parametrize("kind", DRAWN)
-def test_svg_keeps_texts_as_texts_and_names_itself(kind, tmp_path: Path):
-    root = as_svg(DRAWN[kind](), tmp_path)
-    assert {"CIDER", "METEOR"} <= set(svg_texts(root))
+@pytest.mark.parametrize("draw", FIGURES)
+def test_svg_keeps_texts_as_texts_and_names_itself(draw, tmp_path: Path):
+    root = as_svg(draw(RECORDS), tmp_path)
+    assert {"CIDER", "METEOR"} <= {element.text for element in root.iter(f"{SVG}text")}
     assert root.get("role") == "img"
     names = {element.get("id"): element for element in root if element.tag in (f"{SVG}title", f"{SVG}desc")}
     assert root.get("aria-labelledby") == " ".join(names)

@@ -266,9 +266,8 @@ def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(
 
 def test_first_failures_are_named_where_nothing_can_be_scored(tmp_path: Path):
     rows = [{"id": "d0", "image": "0.jpg", "references": []}]
-    with pytest.raises(DataError, match="no caption can be scored") as caught:
+    with pytest.raises(DataError, match=r"no caption can be scored.*\nd0: reference is an empty list$"):
         run(write(tmp_path, rows))
-    assert caught.value.hint == "d0: reference is an empty list"
 
 
 def test_strict_stops_at_the_first_missing_caption(folder: Path):
@@ -287,9 +286,8 @@ def test_interval_of_a_mean_can_come_of_the_captions_that_have_a_score(folder: P
 
 
 def test_task_without_a_model_says_how_to_name_one(folder: Path):
-    with pytest.raises(UsageError, match="none was named") as caught:
+    with pytest.raises(UsageError, match=r"none was named.*\n.*--model captions:FILE"):
         capbench.evaluate(None, ["captioning"], include_path=[folder])
-    assert "--model captions:FILE" in caught.value.hint
 
 
 def test_model_that_writes_no_captions_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):

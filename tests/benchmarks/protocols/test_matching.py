@@ -163,9 +163,8 @@ def test_strict_stops_at_an_image_that_cannot_be_read(tiny_encoder, folder: Path
 def test_nothing_that_can_be_read_is_an_error_that_says_why(tiny_encoder, folder: Path):
     for photo in (folder / "photos").iterdir():
         photo.write_bytes(photo.read_bytes()[:20_000])
-    with pytest.raises(DataError, match="no image can be matched") as raised:
+    with pytest.raises(DataError, match=r"no image can be matched.*\n.*\.png"):
         evaluate(tiny_encoder, folder, "dci_all_scm")
-    assert ".png" in raised.value.hint
 
 
 def test_wrong_copy_fails_its_checks_before_anything_is_encoded(counting: Counting, dci: Path):

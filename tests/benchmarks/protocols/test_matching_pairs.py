@@ -205,9 +205,8 @@ def test_scores_of_pairs_survive_as_arrays():
 
 def test_metric_of_vectors_refuses_an_encoder_of_pairs(encoder: BlipItm, dci: Path):
     for metric in ("clip_s", "mid"):
-        with pytest.raises(UsageError, match=r"is of family 'pairwise'") as raised:
+        with pytest.raises(UsageError, match=r"is of family 'pairwise'.*\n.*itm_score"):
             capbench.evaluate(encoder, "flickr8k_expert", metrics=[metric])
-        assert "itm_score" in raised.value.hint
 
 
 @pytest.fixture(scope="module")

@@ -225,9 +225,8 @@ def test_task_that_says_too_little_or_too_much_is_refused(run, keys: dict[str, A
 
 
 def test_row_without_its_category_is_named(run):
-    with pytest.raises(DataError, match="no pair can be scored") as error:
+    with pytest.raises(DataError, match=r"no pair can be scored.*\n.*has no category"):
         run([row("a", [1, 2], kind=None)], doc_to_category="kind")
-    assert "has no category" in (error.value.hint or "")
 
 
 graded = partial(shares_of, grades=(0, 4))

@@ -361,9 +361,8 @@ def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) 
         figure for figure in figures(session, {"ann": session.answers("ann").current}) if "share" in figure.name
     ]
     assert (share.images, share.value) == (3 + equal, pytest.approx((3 + 0.5 * equal) / (3 + equal)))
-    desk.undo("ann")
-    desk.undo("ann")
-    desk.undo("ann")
+    for _ in range(3):
+        desk.undo("ann")
     assert session.decided("ann", session.answers("ann").current) == {}
 
 
@@ -409,14 +408,10 @@ def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Pat
     assert len(lines) == 6
 
 
-def test_nobody_has_answered_yet(tmp_path: Path) -> None:
+def test_report_counts_no_answers_and_those_that_cannot_be_told(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="?")
     assert report(session, {}, 0.05, "github").endswith("0 answers by 0 raters; 6 answers per rater (6 images)")
     assert json.loads(report(session, {}, 0.05, "json")) == {"asked": 6, "raters": {}, "figures": []}
-
-
-def test_what_cannot_be_told_is_counted(tmp_path: Path) -> None:
-    session = make_session(tmp_path, better="?")
     answers: dict[str, dict[Key, Answer]] = {"ann": {(item.id, None): None for item in session.items}}
     text = report(session, answers, 0.05, "github")
     assert "6 answers by 1 rater, 6 of them 'cannot tell' (not counted)" in text

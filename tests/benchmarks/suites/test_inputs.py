@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from capbench.benchmarks.suites.places import (
     SCORES_OF_COLUMN,
     SCORES_OR_MODEL,
     RowModels,
-    TablePlace,
     places,
 )
 from capbench.benchmarks.suites.read import Suite, list_suites, load_suite
@@ -272,14 +270,10 @@ def test_scores_of_images_and_texts_fill_a_row_of_an_encoder(tmp_path: Path):
 # --- training images
 
 
-def places_of(suite: str, inputs: Any = NOTHING) -> list[TablePlace]:
-    return list(places(load_suite(suite), inputs))
-
-
 def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(folder: Path):
     seen = "the model was trained on images that this column is measured on: sdci_train, sdci_valid"
     suite = load_suite("dci_table2")
-    best = [place for place in places_of("dci_table2") if "best sDCI" in (place.row.printed_model or "")]
+    best = [place for place in places(suite) if "best sDCI" in (place.row.printed_model or "")]
     full = [column.task for column in suite.columns if column.task.startswith("dci_full_")]
     assert [(place.column.task, place.needs == seen) for place in best] == [
         *((task, True) for task in full),
@@ -310,15 +304,14 @@ def test_no_row_stands_under_a_column_that_holds_images_it_was_trained_on(folder
         ("small/TIGEr/length", r"suite 'mine' has no column 'length'"),
         # What is meant for another suite is held against that one.
         ("flickr8k_expert/TIGER", r"suite 'pacspp_table1' has no row 'TIGER'\. Did you mean 'TIGEr'"),
-        ("flickr8k_expert/nobody", r"suite 'pacspp_table1' has no row 'nobody'\.$"),
+        ("flickr8k_expert/nobody", r"suite 'pacspp_table1' has no row 'nobody'\.\n"),
         ("flickr8k/TIGEr", r"suite 'mine' has no task 'flickr8k'\. Did you mean 'flickr8k_"),
     ],
 )  # fmt: skip
 def test_file_of_no_place_is_refused(tmp_path: Path, suite: Suite, file: str, message: str):
     put_lines(tmp_path / f"scores/{file}.jsonl")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match=message):
         read_inputs(suite, tmp_path / "scores")
-    assert re.search(message, raised.value.message)
 
 
 def test_two_files_for_one_place_are_refused(tmp_path: Path, suite: Suite, captioning: Suite):
@@ -346,17 +339,12 @@ def test_row_that_no_task_measures_takes_nothing(tmp_path: Path, captioning: Sui
         ("mine: {TIGEr: x}", r"no model can compute the metric of this row"),
         ("mine: {length: {modl: x}}", r"unknown key 'modl'. Did you mean 'model'"),
         ("mine: {length: {}}", r"give a model or a judge"),
+        ("mine: {lenght: x}", r"suite 'mine' has no row 'lenght'\. Did you mean 'length'"),
     ],
 )
 def test_faulty_models_file_is_refused(tmp_path: Path, suite: Suite, text: str, message: str):
     put_models(tmp_path, text)
-    with pytest.raises(TaskError, match=message):
-        read_inputs(suite, tmp_path / "given")
-
-
-def test_row_that_a_models_file_misspells_is_refused(tmp_path: Path, suite: Suite):
-    put_models(tmp_path, "mine: {lenght: x}")
-    with pytest.raises(UsageError, match=r"suite 'mine' has no row 'lenght'\. Did you mean 'length'"):
+    with pytest.raises((TaskError, UsageError), match=message):
         read_inputs(suite, tmp_path / "given")
 
 
