@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -97,6 +98,11 @@ def failing(shard: Shard) -> int:
 def failing_oddly(shard: Shard) -> int:
     """Fail with an error that cannot be pickled."""
     raise OddError("odd", lambda: 1)
+
+
+def kind_of_process(shard: Shard) -> str:
+    """Return the class of the process of a call: how it was started."""
+    return type(multiprocessing.current_process()).__name__
 
 
 def environment(shard: Shard) -> tuple[int, str | None]:

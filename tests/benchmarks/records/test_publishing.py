@@ -15,7 +15,7 @@ from task_keys import AGREEMENT
 
 import capbench
 from capbench.benchmarks.records.hashes import verify
-from capbench.benchmarks.records.publishing import sample_content, unquoted, without_folders
+from capbench.benchmarks.records.publishing import origin_name, sample_content, unquoted, without_folders
 from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.results import render
@@ -54,6 +54,11 @@ def test_paths_that_differ_stay_different_where_they_must():
     assert first.startswith("model.pt#")
     assert without_folders("/a/x/model.pt", distinct=True) == first
     assert len(without_folders({"/a/x/m": 1, "/a/y/m": 2})) == 2
+
+
+def test_origin_is_named_by_its_files_or_its_hub_id():
+    assert origin_name("/gone/a.jsonl, /gone/b.jsonl") == "a.jsonl, b.jsonl"
+    assert origin_name("nlphuji/flickr30k") == "nlphuji/flickr30k"
 
 
 @pytest.mark.parametrize(

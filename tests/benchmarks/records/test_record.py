@@ -48,6 +48,7 @@ def test_kept_records_are_read_verified_and_written_byte_for_byte_and_all_that_t
     assert {**shown["timings"].steps, "each_metric": shown["timings"].metrics} == values["timings"]
     assert shown["environment"].to_json() == values["environment"]
     assert shown["histograms"].keys() == values["histograms"].keys()
+    assert [result.key for result in shown["results"].values()] == list(values["intervals"])
     assert [result.value for result in shown["results"].values()] == [
         values["results"][record.task][f"{key},none"] for key in values["intervals"]
     ]
@@ -66,6 +67,12 @@ def test_older_record_has_one_default_for_each_key_that_came_later():
     # Nothing says that its data may not be passed on, and nothing that its texts may be shown.
     assert (record.redistribution, record.samples) == ("full", "scores")
     assert record.binned_by("by_words") == []
+
+
+def test_decoding_of_the_user_is_over_that_of_the_task():
+    values = make_record(generation_kwargs={"num_beams": 3})
+    values["configs"]["tasty"]["generation_kwargs"] = {"num_beams": 1, "max_new_tokens": 5}
+    assert Record(values).decoding == {"num_beams": 3, "max_new_tokens": 5}
 
 
 # --- results

@@ -19,10 +19,14 @@ from tiny_images import noise_image, noise_png
 
 import capbench
 from capbench.adapters import Captioner, Judge
-from capbench.benchmarks.inputs.models import load_models
+from capbench.benchmarks.inputs.models import Models, load_models
+from capbench.benchmarks.inputs.settings import RunSettings
+from capbench.benchmarks.protocols.job import SHARD, SHARD_OF_IMAGES
 from capbench.benchmarks.running.plan import resolve_call
+from capbench.benchmarks.running.runner import prepare
 from capbench.cli.main import main
 from capbench.errors import UsageError
+from capbench.metrics import NoCache
 from capbench.rows import BadRow
 
 SMALL = """
@@ -74,6 +78,14 @@ def test_each_model_that_was_given_goes_where_it_was_given():
 def test_model_that_no_metric_uses_is_refused():
     with pytest.raises(UsageError, match=" judges, and nothing in iiw_400 uses it"):
         resolve_call("iiw_400", model=Own(), judge=OwnJudge(), metric_names=["length"])
+
+
+def test_shards_are_small_where_images_are_captioned():
+    def rows(model: Captioner | str) -> int:
+        call = resolve_call("iiw_400", model=model, metric_names=["length"])
+        return prepare(call.plan[0], RunSettings(), Models(), locations=call.locations, cache=NoCache()).shard
+
+    assert (rows("iiw-p5b"), rows(Own())) == (SHARD, SHARD_OF_IMAGES)
 
 
 def test_what_is_neither_a_name_nor_an_adapter_is_refused():
@@ -138,6 +150,7 @@ def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metr
         )["mine"]
     # A JPEG goes to the server as it is; CLIP-S turns it no more than any other.
     assert remarks(run.record.remarks) == {MANY: ["2.gif"], TURNED: ["0.jpg"]}
+    assert "captions and metrics" in run.record.timings.steps
 
 
 def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images: Path, tiny_clip: TinyClip):
@@ -160,6 +173,7 @@ def test_photograph_whose_crops_are_matched_is_remarked_once(images: Path, tiny_
     model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
     run = capbench.evaluate("open_clip", "mine", model_args=model, include_path=[images], resamples=0)["mine"]
     assert remarks(run.record.remarks) == {TURNED: ["0.jpg"]}
+    assert list(run.record.timings.steps) == ["data", "matches", "statistics", "significance"]
 
 
 def test_judge_that_is_shown_one_frame_says_so_from_the_store_too(images: Path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import executor_calls
 import psutil
 import pytest
-from executor_calls import Kept, Permitted, Recorded, Shard, environment, failing, failing_oddly
+from executor_calls import Kept, Permitted, Recorded, Shard, environment, failing, failing_oddly, kind_of_process
 
 from capbench.benchmarks.scale import executors
 from capbench.benchmarks.scale.executors import Executor, InProcess, LocalExecutor, Resources, cores
@@ -140,6 +140,10 @@ def test_workers_with_a_model_share_out_the_gpus(
     assert len(by_process) == len(environments)
     if processes is None or taken > 1:
         assert len(by_process) <= len(gpus)
+
+
+def test_worker_that_loads_a_model_is_not_forked():
+    assert list(LocalExecutor(1).map(kind_of_process, SHARDS[:1], Resources(role="judge"))) == [(0, "SpawnProcess")]
 
 
 def test_worker_holds_no_more_than_two_calls():
