@@ -84,8 +84,7 @@ def agreement_figure(
 
 def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
     scale = panel.scale
-    places = range(len(panel.estimates))
-    for place, estimate in zip(places, panel.estimates, strict=True):
+    for place, estimate in enumerate(panel.estimates):
         if estimate.interval:
             low, high = estimate.interval
             axes.hlines(place, low * scale, high * scale, color=BLUE, linewidth=1.4, gid="interval")
@@ -104,7 +103,7 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
         if points:
             axes.plot(*zip(*points, strict=True), linestyle="none", label=name, **_LOOK[name])
     _set_scale(axes, panel)
-    axes.set_yticks(list(places), labels)
+    axes.set_yticks(range(len(labels)), labels)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#E4E4E4", linewidth=0.5)
     axes.spines["left"].set_visible(False)
@@ -162,7 +161,9 @@ def _value_text(estimate: AgreementEstimate, panel: Panel) -> str:
 
 
 def _fixed(value: float, panel: Panel) -> str:
-    return f"{value * panel.scale:.{panel.decimals}f}".replace("-", "−")
+    # As in tables.
+    decimals = decimals_for(panel.scale, [estimate.result.value for estimate in panel.estimates])
+    return f"{value * panel.scale:.{decimals}f}".replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -217,11 +218,6 @@ class Panel:
         """Number of rows of the values, as text."""
         counts = sorted({estimate.result.n for estimate in self.estimates})
         return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,}–{counts[-1]:,}"
-
-    @property
-    def decimals(self) -> int:
-        """Digits behind the point in texts, as in tables."""
-        return decimals_for(self.scale, [estimate.result.value for estimate in self.estimates])
 
     @property
     def shown(self) -> list[float]:

@@ -72,7 +72,6 @@ class _Pages:
 
     def _step(self, rater: str, note: str = "", status: int = 200) -> Response:
         session, place = self._session, self._desk.place(rater)
-        questions = session.design.questions
         values = {"rater": rater, "place": place, "note": note}
         if place.step is None:
             return self._html("done.html", status, **values)
@@ -84,7 +83,7 @@ class _Pages:
             number=place.step.item,
             captions=[item.texts[number] for number in place.step.shown],
             references=item.references if session.design.references else (),
-            questions=questions,
+            questions=session.design.questions,
             cannot_tell=CANNOT_TELL,
         )
 

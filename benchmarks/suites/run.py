@@ -141,16 +141,14 @@ def suite_cells(
     """
     for place in places(suite, inputs):
         row, column = place.row, place.column
-        by_statistic = None
-        if not place.needs:
-            # A task may have one measure itself, under any name.
-            keys = [place.key] if place.metric else [key for key in results if key[:2] == place.key[:2]]
-            by_statistic = results.get(keys[0]) if keys else None
+        # A task may have one measure itself, under any name.
+        keys = [place.key] if place.metric else [key for key in results if key[:2] == place.key[:2]]
+        by_statistic = results.get(keys[0], {}) if keys and not place.needs else {}
         for statistic in column.statistics:
             for category in column.categories:
-                result = (by_statistic or {}).get((statistic, "" if category == "mean" else category))
+                result = by_statistic.get((statistic, "" if category == "mean" else category))
                 reason = place.needs or reasons.get(place.key, "") or (result.reason if result else "")
-                here = {category for _, category in by_statistic or {}}
+                here = {category for _, category in by_statistic}
                 lacking = [category for category in column.averaged if category not in here]
                 if result is not None and category == "mean" and lacking:
                     result, reason = None, f"the data here lacks {', '.join(lacking)}"

@@ -258,8 +258,9 @@ def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarr
 
 def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
     """Return ``[n, 2]`` indices of the common samples, in the order of the first run."""
-    place = {identity: row for row, identity in enumerate(second.column("id"))}
-    shared = [(row, place[identity]) for row, identity in enumerate(first.column("id")) if identity in place]
+    ids, others = (samples.column("id").to_pylist() for samples in (first, second))
+    place = {identity: row for row, identity in enumerate(others)}
+    shared = [(row, place[identity]) for row, identity in enumerate(ids) if identity in place]
     return np.asarray(shared, np.int64).reshape(-1, 2)
 
 

@@ -63,8 +63,7 @@ class RunSamples:
 
     def _read_numbers(self, name: str) -> np.ndarray:
         """Return ``[n]`` scores of a metric, or mean ratings; NaN if missing."""
-        with self._lock:
-            column = self._file.read([name], use_threads=False)[name]
+        column = self.column(name)
         return _means(column) if name in self.ratings else numbers(column)
 
     def _counts(self, name: str) -> bool:
@@ -122,17 +121,15 @@ class RunSamples:
         with self._lock:
             return self._file.read_row_group(group, use_threads=False)
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> pyarrow.ChunkedArray:
         """Return all values of a column."""
         with self._lock:
-            return self._file.read([name], use_threads=False)[name].to_pylist()
+            return self._file.read([name], use_threads=False)[name]
 
     def _with_failure(self) -> np.ndarray:
         if "failure" not in self.columns:
             return np.zeros(len(self), bool)
-        with self._lock:
-            column = self._file.read(["failure"], use_threads=False)["failure"]
-        return np.concatenate([np.zeros(0, bool), *map(truths, column.is_valid().chunks)])
+        return np.concatenate([np.zeros(0, bool), *map(truths, self.column("failure").is_valid().chunks)])
 
     def _containing(self, query: str) -> np.ndarray:
         chosen = np.zeros(len(self), bool)
