@@ -48,12 +48,12 @@ def run(options: argparse.Namespace) -> int:
         load_pipeline(recipe, options.set),
         options.data,
         options.limit,
-        options.include_path,
-        options.allow_outside,
-        options.store,
-        executor,
-        run_folder,
-        bars(),
+        include_path=options.include_path,
+        allow_outside=options.allow_outside,
+        store=options.store,
+        executor=executor,
+        run_folder=run_folder,
+        progress=bars(),
     )
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call), 28)

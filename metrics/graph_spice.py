@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache, cached_property, lru_cache, partial
 from typing import Any, Literal, get_args
 
@@ -373,9 +373,9 @@ def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
     for size in (2, 3):
         said = [words[1] for words in of_size[size]]
         _widen(said, _grouped(said, synonyms), synonyms)
-    groups: list[Merged] = []
+    groups, sets_of = list[Merged](), partial(_sets, synonyms=synonyms)
     for entry in of_facts:
-        alike = next((number for number, other in enumerate(groups) if _means(entry, other, synonyms)), None)
+        alike = next((number for number, other in enumerate(groups) if _match(entry, other, sets_of)), None)
         if alike is None:
             groups.append(entry)
         else:
@@ -393,19 +393,19 @@ def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: 
         reference: The references' tuples.
         synonyms: As of :func:`merged`; None where synonyms do not match.
     """
-    left, free = _unmatched(candidate, reference, _shares)
+    left, free = _unmatched(candidate, reference, frozenset)
     if synonyms is not None:
-        left, _ = _unmatched(left, free, partial(_means, synonyms=synonyms))
+        left, _ = _unmatched(left, free, partial(_sets, synonyms=synonyms))
     return len(candidate) - len(left)
 
 
 def _unmatched(
-    candidate: Iterable[Merged], reference: Iterable[Merged], fits: Callable[[Merged, Merged], bool]
+    candidate: Iterable[Merged], reference: Iterable[Merged], sets_of: Callable[[Words], Set[Any]]
 ) -> tuple[list[Merged], list[Merged]]:
-    """Return the tuples of both sides that are left where each of the candidate takes the first that fits."""
+    """Return the tuples of both sides that are left where each of the candidate takes the first that it matches."""
     left, free = list[Merged](), list(reference)
     for fact in candidate:
-        place = next((number for number, other in enumerate(free) if fits(fact, other)), None)
+        place = next((number for number, other in enumerate(free) if _match(fact, other, sets_of)), None)
         if place is None:
             left.append(fact)
         else:
@@ -437,14 +437,9 @@ def _sets(words: Iterable[str], synonyms: Synonyms) -> frozenset[int]:
     return frozenset().union(*map(synonyms, words))
 
 
-def _shares(fact: Merged, other: Merged) -> bool:
-    return len(fact) == len(other) and all(a & b for a, b in zip(fact, other, strict=True))
-
-
-def _means(fact: Merged, other: Merged, synonyms: Synonyms) -> bool:
-    return len(fact) == len(other) and all(
-        _sets(a, synonyms) & _sets(b, synonyms) for a, b in zip(fact, other, strict=True)
-    )
+def _match(fact: Merged, other: Merged, sets_of: Callable[[Words], Set[Any]]) -> bool:
+    """Return whether all words of two tuples have something in common: the words themselves, or synonym sets."""
+    return len(fact) == len(other) and all(sets_of(a) & sets_of(b) for a, b in zip(fact, other, strict=True))
 
 
 Fact = tuple[str, ...]

@@ -315,31 +315,40 @@ PIPELINE = "pipeline.txt"
 """Below the output: the file with the name of the folder's pipeline."""
 
 
-@dataclass(frozen=True)
-class SynthesisCall:
-    """A pipeline, its data and its environment.
+@dataclass(frozen=True, kw_only=True)
+class RecipeCall:
+    """What a call of a pipeline or of a loop has in common: where it runs, and what it may read.
 
     Attributes:
-        loaded: The pipeline.
-        data: A folder of images, a table, a folder of DCI, or the name of a task.
-        limit: The maximum number of rows.
         include_path: Folders with user-defined task files.
         allow_outside: Additional folders whose files tasks may read.
         store: The cache, as ``parse_store`` reads it; None for the user's cache.
         executor: Runs shards of rows; None is this process.
         run_folder: Where progress is written; None: nowhere.
-        progress: Returns a reporter for a stage.
+        progress: Returns a reporter for a stage or a step.
     """
 
-    loaded: LoadedPipeline
-    data: str
-    limit: int | None = None
     include_path: Sequence[str | Path] = ()
     allow_outside: Sequence[str | Path] = ()
     store: str | None = None
     executor: Executor | None = None
     run_folder: Path | None = None
     progress: Progress = silent
+
+
+@dataclass(frozen=True)
+class SynthesisCall(RecipeCall):
+    """A pipeline, its data and its environment.
+
+    Attributes:
+        loaded: The pipeline.
+        data: A folder of images, a table, a folder of DCI, or the name of a task.
+        limit: The maximum number of rows.
+    """
+
+    loaded: LoadedPipeline
+    data: str
+    limit: int | None = None
 
     def source(self, output: Path | None) -> SourceRows:
         """Open the input; see ``read_input``."""

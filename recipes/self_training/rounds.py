@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,15 +13,13 @@ from ...access import require_permitted
 from ...adapters.aliases import resolve_model
 from ...atomic_files import write_whole
 from ...benchmarks.records.reading import read_task_run
-from ...benchmarks.scale.executors import Executor
 from ...errors import AdapterError, BenchError, MetricError, UsageError, as_one
 from ...permissions import Permissions, permit
-from ...progress import Progress, silent
 from ...rows import BadRow, load_json, read_rows
 from ..data_synthesis import synthesis
 from ..data_synthesis.contract import StageFacts
 from ..data_synthesis.schema import SynthesisPipeline
-from ..data_synthesis.synthesis import SynthesisCall
+from ..data_synthesis.synthesis import RecipeCall, SynthesisCall
 from ..data_synthesis.writing import claim
 from ..training import execution as training
 from ..training.contract import TrainingCall, start_of, with_start
@@ -33,30 +31,18 @@ from .schema import LoadedLoop
 
 
 @dataclass(frozen=True)
-class LoopCall:
+class LoopCall(RecipeCall):
     """A loop and its environment.
 
     Attributes:
         loaded: The loop.
         processes: The training process.
         data: Task name to the path of its local data.
-        include_path: Folders with user-defined task files.
-        allow_outside: Additional folders whose files tasks may read.
-        store: The cache, as ``parse_store`` reads it; None for the user's cache.
-        executor: Runs shards of rows; None is this process.
-        run_folder: Where progress is written; None: nowhere.
-        progress: Returns a reporter for a step.
     """
 
     loaded: LoadedLoop
     processes: TrainingProcesses
     data: Mapping[str, str | Path] = field(default_factory=dict[str, "str | Path"])
-    include_path: Sequence[str | Path] = ()
-    allow_outside: Sequence[str | Path] = ()
-    store: str | None = None
-    executor: Executor | None = None
-    run_folder: Path | None = None
-    progress: Progress = silent
 
     def synthesis(self, captioner: str, turn: str) -> SynthesisCall:
         """Return the synthesis call of a turn.
