@@ -328,9 +328,8 @@ def test_figures_leave_nothing_behind_and_a_users_own_settings_do_not_change_the
 
 def test_a_missing_matplotlib_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match="matplotlib, which is not installed") as raised:
+    with pytest.raises(UsageError, match=r"matplotlib, which is not installed.*\npip install 'capbench\[plot\]'$"):
         agreement_figure([agreement_record(VALUES)])
-    assert raised.value.hint == "pip install 'capbench[plot]'"
 
 
 @pytest.mark.parametrize("name", ["figure.jpg", "figure", "figure.sgv"])
@@ -338,6 +337,5 @@ def test_figures_of_others_are_written_too_and_other_formats_are_refused(name, t
     figure = Figure()
     figure.add_subplot().plot([1, 2])
     assert as_svg(figure, tmp_path).tag == f"{SVG}svg"
-    with pytest.raises(UsageError, match="plots cannot be written in format") as raised:
+    with pytest.raises(UsageError, match=r"plots cannot be written in format.*\n.*\.png, \.svg or \.pdf"):
         write_figure(figure, tmp_path / name)
-    assert ".png, .svg or .pdf" in raised.value.hint

@@ -192,10 +192,9 @@ def test_no_run_is_an_empty_table_and_an_unknown_format_an_error_that_names_the_
     assert legend([]) == []
     for fmt in ("latex", "csv", "json"):
         assert render([], fmt) in ("", "[]", "\\begin{tabular}{}\n\\toprule\n\\bottomrule\n\\end{tabular}")
-    with pytest.raises(
-        UsageError, match=r"unknown format 'githb'\. Did you mean 'github'\?\nKnown: github, latex, csv, json\.$"
-    ):
+    with pytest.raises(UsageError, match=r"unknown format 'githb'\. Did you mean 'github'\?") as caught:
         render([], "githb")
+    assert caught.value.hint == "Known: github, latex, csv, json."
 
 
 def test_run_gives_the_same_rows_as_table_and_as_frame():
