@@ -62,6 +62,7 @@ def test_older_record_has_one_default_for_each_key_that_came_later():
     assert not set(LATER) & set(values)
     record = Record(values)
     assert record.checksum is record.documents_hash is None
+    assert "cpus" not in record.environment.machine
     assert record.significance == record.histograms == record.pictures == {}
     assert {record.letters(result) for result in record.results.values()} == {""}
     # Nothing says that its data may not be passed on, and nothing that its texts may be shown.

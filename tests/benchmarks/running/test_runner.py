@@ -151,6 +151,7 @@ def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metr
     # A JPEG goes to the server as it is; CLIP-S turns it no more than any other.
     assert remarks(run.record.remarks) == {MANY: ["2.gif"], TURNED: ["0.jpg"]}
     assert "captions and metrics" in run.record.timings.steps
+    assert run.record.timings.metrics["clip_s"] > 0
 
 
 def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images: Path, tiny_clip: TinyClip):
