@@ -116,9 +116,9 @@ class RecordedCaptions(RecordedFile, Captioner):
             if row.keys() == {"key", "value"}:
                 # A JSON object of texts.
                 row = {"id": row["key"], "caption": row["value"]}
-            named_by = _first_known(row, _ID_COLUMNS)
+            named_by = _first(row, _ID_COLUMNS)
             key = row[named_by] if named_by else None
-            column = _first(row, _CAPTION_COLUMNS)
+            column = _first(row, _CAPTION_COLUMNS, nullable=True)
             if key is None or column is None:
                 reason = f"has no id or no caption; its columns are {', '.join(row)}"
             elif not isinstance(key, str | int):
@@ -142,25 +142,17 @@ class RecordedCaptions(RecordedFile, Captioner):
         if key in rows:
             return False
         rows[key] = kept = _RecordedRow(caption)
-        column = None if is_image else _first_known(row, _IMAGE_COLUMNS)
+        column = None if is_image else _first(row, _IMAGE_COLUMNS)
         if column and isinstance(row[column], str | int):
             kept.image = str(row[column])
             self._images_beside.add(kept.image)
         return True
 
 
-# Loops, as generators are slower: a file may have millions of rows.
-def _first(row: Row, columns: Sequence[str]) -> str | None:
-    """Return the first of some columns that a row has."""
+def _first(row: Row, columns: Sequence[str], *, nullable: bool = False) -> str | None:
+    """Return the first of some columns that a row has a value in, or null where that is one."""
+    # A loop, as generators are slower: a file may have millions of rows.
     for column in columns:
-        if column in row:
-            return column
-    return None
-
-
-def _first_known(row: Row, columns: Sequence[str]) -> str | None:
-    """Return the first of some columns that a row has a value in."""
-    for column in columns:
-        if row.get(column) is not None:
+        if row.get(column) is not None or (nullable and column in row):
             return column
     return None
