@@ -36,10 +36,8 @@ class RougeL(ptb.TokenMetric):
             if item in tokenized.failures:
                 continue
             precision[item], recall[item] = precision_and_recall(candidate, reference_sets[set_of_item[item]])
-        values = f_measure(precision, recall)
-        return Scores(
-            values=values, parts={"precision": precision, "recall": recall}, failures=dict(tokenized.failures)
-        )
+        parts = {"precision": precision, "recall": recall}
+        return Scores(f_measure(precision, recall), parts, dict(tokenized.failures))
 
 
 def precision_and_recall(candidate: str, references: Sequence[str]) -> tuple[float, float]:
