@@ -36,7 +36,7 @@ class RougeL(ptb.TokenMetric):
             if item in tokenized.failures:
                 continue
             precision[item], recall[item] = precision_and_recall(candidate, reference_sets[set_of_item[item]])
-        parts = {"precision": precision, "recall": recall}
+        parts: dict[str, np.ndarray] = {"precision": precision, "recall": recall}
         return Scores(f_measure(precision, recall), parts, dict(tokenized.failures))
 
 
