@@ -16,12 +16,14 @@ from capbench.progress import silent
 def test_file_is_written_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     now = 100.0
     monkeypatch.setattr(progress_file.time, "monotonic", lambda: now)
-    with progress_written(tmp_path / "run", silent) as progress:
+    folder, heard = tmp_path / "new" / "run", list[int]()
+    with progress_written(folder, lambda step: lambda done, total: heard.append(done)) as progress:
         report = progress("shards")
         for now, written in ((100.75, []), (101.0, [2]), (101.75, [2]), (102.0, [4])):
             report(round(now * 2 - 200), 9)
-            steps = json.loads((tmp_path / "run" / PROGRESS_FILE).read_text())["steps"]
+            steps = json.loads((folder / PROGRESS_FILE).read_text())["steps"]
             assert [step["done"] for step in steps.values()] == written
+    assert heard == [2, 2, 4, 4]
 
 
 def test_error_that_ended_a_run_is_told(tmp_path: Path):
