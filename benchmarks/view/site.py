@@ -122,7 +122,7 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
         {
             "run": run,
             "decoding": own_decoding(run.record, by_model[run.record.model_name]),
-            "cells": [_value(run.record, key) for key in shown],
+            "cells": [result_row(run.record, key)["value"] if key in run.record.results else "–" for key in shown],
             "notes": marks_of(run.record, {}),
         }
         for run in runs
@@ -136,10 +136,6 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
         "notes": any(row["notes"] for row in rows),
         "compare": site.comparison(runs[0], others[0]) if others else "",
     }
-
-
-def _value(record: Record, key: str) -> str:
-    return result_row(record, key)["value"] if key in record.results else "–"
 
 
 def run_page(site: Site, key: str) -> str:
