@@ -95,7 +95,7 @@ def test_run_as_it_was_written_is_sound(bench, rated: Path):
 def test_kept_runs_are_sound(bench):
     done = bench("verify", KEPT).succeeded()
     verdicts = [row[1] for row in cells_of(done.out)]
-    assert verdicts == ["intact (run.json and 1 file)"] * 11
+    assert verdicts == ["intact (run.json and 1 file)"] * 14
 
 
 def test_each_run_that_was_changed_is_named_with_what_is_wrong_and_costs_no_other(bench, rated: Path, tmp_path: Path):

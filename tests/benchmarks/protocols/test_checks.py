@@ -160,6 +160,7 @@ _UNCOUNTED = "no source says how many references there are"
 NO_REFERENCES = {
     **dict.fromkeys((task for task in NO_DOCUMENTS if not task.startswith(("dci_", "vg_"))), "as its documents"),
     **dict.fromkeys(("caparena_auto", "detailcaps", "detailcaps_3ref"), _COLUMNS),
+    **dict.fromkeys(("detailcaps_cogvlm", "detailcaps_sharecaptioner"), _COLUMNS),
     **dict.fromkeys(("caparena", "caparena_judge", "nebula", "nebula_released", "polaris", "vizwiz",
                      "vatex_eval_1ref", "vatex_eval_9ref"), _UNCOUNTED),
 }  # fmt: skip
