@@ -136,7 +136,8 @@ def _name(row: _Json) -> str:
 def _moved(place: _Place, *cells: _Json | None) -> str:
     """Return the line of a cell, before and now; empty if nothing of it changed."""
     compared = ("value", "rank", "published", "group")
-    old, new = ([cell[key] for key in compared] if cell else [None] * 4 for cell in cells)
+    values: list[list[Any]] = [[cell[key] for key in compared] if cell else [None] * 4 for cell in cells]
+    old, new = values
     if old == new:
         return ""
     shown = [
