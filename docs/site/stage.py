@@ -32,7 +32,16 @@ from capbench.tasks.sources import DataSource
 
 ROOT = Path(__file__).parents[2]
 COPIED = (
-    *("*.md", "NOTICE", "docs/*.md", "docs/*.svg", "docs/*.webp", "docs/example/*", "docs/site/*.css"),
+    *(
+        "*.md",
+        "NOTICE",
+        "docs/*.md",
+        "docs/*.svg",
+        "docs/*.webp",
+        "docs/example/*",
+        "docs/site/*.css",
+        "docs/site/*.js",
+    ),
     *("results/*.md", "results/*.svg", "results/leaderboard/*.md", "adapters/models/*/*.md"),
     *("benchmarks/records/run.schema.json", "tasks/flickr8k/flickr8k_source.yaml"),
 )
