@@ -10,7 +10,6 @@ folder next to the alias file. Models of open_clip are named by architecture and
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,6 +22,7 @@ from ..access import Request, linked_outside, requests_of, require_permitted
 from ..errors import AdapterError, UsageError, did_you_mean
 from ..paths import is_file
 from ..permissions import permitted, runs_code
+from ..rows import load_json
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import parse_arguments
 from .contracts import Model, TrainableModel
@@ -226,8 +226,10 @@ def _adapter_of_folder(folder: Path) -> str:
     if not is_file(folder / "config.json"):
         return ""
     # A dual encoder is a "CLIPModel", a captioner a "LlavaForConditionalGeneration".
-    classes = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
-    return "hf_clip" if classes[0].endswith("Model") else "hf"
+    config = load_json(folder / "config.json")
+    classes = config.get("architectures") if isinstance(config, dict) else None
+    first = str(classes[0]) if isinstance(classes, list) and classes else ""
+    return "hf_clip" if first.endswith("Model") else "hf"
 
 
 def requests_of_model(folder: Path, overrides: Collection[str] = ()) -> list[Request]:

@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import open_clip
 import pytest
@@ -12,7 +13,7 @@ from capbench.adapters import CaptionRequest, adapters
 from capbench.adapters.aliases import list_aliases, resolve_model
 from capbench.adapters.captioners.recorded import RecordedCaptions
 from capbench.benchmarks.published import values as published_values
-from capbench.errors import AdapterError, UsageError
+from capbench.errors import AdapterError, DataError, UsageError
 
 
 @pytest.fixture
@@ -102,9 +103,11 @@ def test_folder_with_an_alias_in_it_is_a_model(tmp_path: Path):
         ({"open_clip_config.json": {}, "config.json": {"architectures": ["CLIPModel"]}}, "open_clip"),
         ({"config.json": {"architectures": ["SiglipModel"]}}, "hf_clip"),
         ({"config.json": {"architectures": ["LlavaForConditionalGeneration"]}}, "hf"),
+        ({"config.json": {"architectures": []}}, "hf"),
+        ({"config.json": []}, "hf"),
     ],
 )
-def test_folder_with_a_checkpoint_is_a_model(tmp_path: Path, files: dict[str, dict], adapter: str):
+def test_folder_with_a_checkpoint_is_a_model(tmp_path: Path, files: dict[str, Any], adapter: str):
     folder = tmp_path / "mine"
     folder.mkdir()
     for name, content in files.items():
@@ -112,6 +115,10 @@ def test_folder_with_a_checkpoint_is_a_model(tmp_path: Path, files: dict[str, di
     spec = resolve_model(str(folder), "dtype=fp32")
     assert (spec.name, spec.adapter) == ("mine", adapter)
     assert spec.arguments == {"name": "mine", "pretrained": str(folder), "dtype": "fp32"}
+    (folder / "config.json").write_text("{")
+    (folder / "open_clip_config.json").unlink(missing_ok=True)
+    with pytest.raises(DataError, match="not JSON"):
+        resolve_model(str(folder))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="unknown model"):
         resolve_model(str(tmp_path / "empty"))

@@ -162,7 +162,7 @@ class Matching(Protocol[MatchingSettings]):
         if not rows.categories:
             return compare_credit(rows, draws)
         names = list(dict.fromkeys(rows.categories))
-        means = CategoryMeans(names, np.array([names.index(name) for name in rows.categories]), self.settings)
+        means = CategoryMeans(names, first_seen(rows.categories), self.settings)
         accuracies = {
             name: (partial(means.value, credit), partial(means.influence, credit))
             for name, credit in rows.scores.items()
