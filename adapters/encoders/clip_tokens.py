@@ -25,6 +25,11 @@ def clip_tokenizer(context_length: int = CONTEXT) -> Any:
     return SimpleTokenizer(context_length=context_length)
 
 
+def clip_tokens(text: str) -> int:
+    """Return the number of OpenAI CLIP tokens of a text, start and end included."""
+    return len(clip_tokenizer().encode(text)) + 2
+
+
 def clip_token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """Return the ids of each text, start and end included, nothing cut off.
 

@@ -9,6 +9,7 @@ from functools import cache
 from itertools import pairwise
 
 from ...adapters.aliases import resolve_model
+from ...adapters.encoders.clip_tokens import clip_tokens
 from ...errors import BenchError
 from ...metrics import NoCache
 from ...progress import silent
@@ -17,11 +18,12 @@ from ...tasks.index import TaskIndex
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
 from ..inputs.failures import FailureLog
-from ..inputs.items import references_of
 from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
-from ..protocols.document_reader import read_values
+from ..protocols.binding import load_bound
+from ..protocols.document_reader import Document, read_each
 from ..protocols.job import Job, Result
+from ..protocols.matching.documents import MatchingSettings, entries_of
 from ..running.inspection import ANY_MODELS, missing, missing_data
 from ..running.plan import PlannedRun, plan_task, plan_tasks
 from .inputs import NOTHING, RowInputs
@@ -143,14 +145,17 @@ def wanted_runs(suite: Suite, inputs: RowInputs = NOTHING) -> dict[RowModels, di
 def plan_references(index: TaskIndex, locations: DataLocations, name: str) -> PlannedRun:
     """Return the plan of a task for reading its references alone."""
     (entry,) = index.resolve([name])
-    return plan_task(entry, ANY_MODELS, ["length"], locations)
+    metrics = ["length"] if load_bound(entry.path)[2].takes_metrics else []
+    return plan_task(entry, ANY_MODELS, metrics, locations)
 
 
 def describe_references(index: TaskIndex, locations: DataLocations, name: str) -> dict[tuple[str, str], Result]:
     """Return the numbers of a task's references, by statistic and category (none).
 
     ``images``; ``references``; ``avg_reference_length_words``; ``unique_2grams``, distinct pairs of
-    consecutive words in a reference. Words are split at white space, and case differs.
+    consecutive words in a reference; ``clip_tokens_per_reference`` and ``clip_tokens_per_image``, start and end
+    included. Words are split at white space, and case differs. Entries of an image count as images, their captions as
+    references.
 
     Args:
         index: The known tasks.
@@ -158,25 +163,36 @@ def describe_references(index: TaskIndex, locations: DataLocations, name: str) -
         name: The task.
 
     Raises:
-        DataError: The data does not fit the task.
+        DataError: The data does not fit the task. A task with entries excludes such images, as when it is run.
     """
     planned = plan_references(index, locations, name)
     documents = load_documents(planned.task, planned.path, locations)
     job = Job(planned.task, documents, Models(), RunSettings(), NoCache(), silent, planned.pixels)
-    images = references = words = 0
+    images = references = words = tokens = 0
     pairs: set[tuple[str, str]] = set()
-    for _, _, values in read_values(job, ("doc_to_id", "doc_to_target"), FailureLog(strict=True)):
+    has_entries = "doc_to_entries" in planned.task.templates
+
+    def texts(document: Document) -> list[tuple[str, ...]]:
+        if has_entries:
+            return [entry.captions for entry in entries_of(document, MatchingSettings())[1]]
+        return [document.references]
+
+    keys = ("doc_to_id", "doc_to_image", "doc_to_entries") if has_entries else ("doc_to_id", "doc_to_target")
+    for of_image in read_each(job, keys, texts, FailureLog(strict=not has_entries)):
         images += 1
-        for reference in references_of(values["doc_to_target"]):
+        references += len(of_image)
+        for reference in of_image:
             split = reference.split()
-            references += 1
             words += len(split)
+            tokens += clip_tokens(reference)
             pairs.update(pairwise(split))
     numbers = {
         "images": images,
         "references": references,
         "avg_reference_length_words": words / references if references else None,
         "unique_2grams": len(pairs),
+        "clip_tokens_per_reference": tokens / references if references else None,
+        "clip_tokens_per_image": tokens / images if images else None,
     }
     return {
         (statistic, ""): Result(REFERENCES, statistic, (REFERENCES, statistic), value, images, True)

@@ -10,12 +10,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from ...adapters import Judge, JudgeRequest
 from ...adapters.decoding.generating import generator_of
-from ...adapters.encoders.clip_tokens import clip_tokenizer
-
-
-def clip_tokens(text: str) -> int:
-    """Return the number of OpenAI CLIP tokens of a text, start and end included."""
-    return len(clip_tokenizer().encode(text)) + 2
+from ...adapters.encoders.clip_tokens import clip_tokens
 
 
 def cut_to_tokens(text: str, most: int) -> str:

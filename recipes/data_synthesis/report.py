@@ -16,7 +16,7 @@ from urllib.parse import quote
 import numpy as np
 
 from ...adapters.aliases import resolve_model
-from ...adapters.encoders.clip_tokens import CONTEXT
+from ...adapters.encoders.clip_tokens import CONTEXT, clip_tokens
 from ...atomic_files import write_whole
 from ...benchmarks.api import score
 from ...benchmarks.inputs.settings import read_metric
@@ -28,7 +28,6 @@ from ...errors import BenchError, UsageError, counted
 from ...metrics import metrics as known_metrics
 from ...progress import Progress, silent
 from ..training.judging import markdown_table, with_interval
-from .asking import clip_tokens
 from .contract import PipelineRow, RowFile, StageFacts
 from .schema import JudgingSettings, LoadedPipeline, SynthesisPipeline
 from .sources import SourceRows

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from tiny_clip import TinyClip
-from tiny_dci import make_tiny_dci
+from tiny_dci import ENTRIES, make_tiny_dci
+
+from capbench.adapters.encoders.clip_tokens import clip_tokenizer
 
 Bench = Callable[..., Any]
 
@@ -162,6 +165,25 @@ def test_references_are_counted_without_a_model(bench: Bench, tmp_path: Path):
     assert cells["nocaps val unique_2grams"]["value"] == words - 4
     assert cells["COCO test unique_2grams"]["value"] == words - 4 + 4
     assert cells["DetailCaps-100 images"]["reason"] == "DetailCaps-100 was not released"
+
+
+def test_parts_of_images_count_as_images_with_their_captions(bench: Bench, tmp_path: Path, dci: Path):
+    shutil.copytree(dci, tmp_path / "cache/data/dci")
+    (tmp_path / "mine").mkdir()
+    cells = {column: cell["value"] for (_, column), cell in filled(bench, "dci_table1").items()}
+    # sDCI and DCI alone have base_only, which has negatives of the whole image and of no part.
+    images = {image: json.loads((dci / f"complete/{image}.json").read_text()) for image in (*ENTRIES, "base_only")}
+    for name, parts in {"sDCI": {image: ["base"] for image in images}, "sDCI_sub": ENTRIES}.items():
+        listed = [images[image]["summaries"][part] for image in parts for part in parts[image]]
+        texts = [text for of_part in listed for text in ([of_part] if isinstance(of_part, str) else of_part)]
+        tokens = sum(len(clip_tokenizer().encode(text)) + 2 for text in texts)
+        counts = [cells[f"{name} {kind}"] for kind in ("images", "references")]
+        assert counts == [sum(map(len, parts.values())), len(texts)]
+        assert cells[f"{name} clip_tokens_per_reference"] == pytest.approx(tokens / len(texts))
+        assert cells[f"{name} clip_tokens_per_image"] == pytest.approx(tokens / counts[0])
+    # One text each, which has all that was written.
+    assert [cells[f"{name} references"] for name in ("DCI", "DCI_sub")] == [6, 25]
+    assert cells["DCI clip_tokens_per_image"] > cells["DCI_sub clip_tokens_per_image"] > 2
 
 
 def test_captions_of_a_column_of_the_data_are_scored_and_an_instruction_is_refused(bench: Bench, tmp_path: Path):

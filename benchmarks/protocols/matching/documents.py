@@ -171,7 +171,7 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
         failures: Receives documents, and entries, that cannot be used.
     """
     shape = shape_of(job.task.templates.keys(), settings)
-    read = {_SQUARE: _square, _ENTRIES: _entries}.get(frozenset(shape), _choice)
+    read = {_SQUARE: _square, _ENTRIES: entries_of}.get(frozenset(shape), _choice)
 
     def entries(document: Document) -> Iterator[MatchEntry]:
         category, (name, of_document) = _category(document), read(document, settings)
@@ -205,8 +205,12 @@ def _picked(captions: Sequence[str], settings: MatchingSettings, identity: str) 
     return tuple(captions[number] for number in chosen)
 
 
-def _entries(document: Document, settings: MatchingSettings) -> Found:
-    """Return the entries that a document lists."""
+def entries_of(document: Document, settings: MatchingSettings) -> Found:
+    """Return the entries that a document lists, with all of their captions.
+
+    Raises:
+        UnusableDocument: It has none, or one that cannot be used.
+    """
     listed = document["doc_to_entries"]
     if not is_list(listed) or not all(isinstance(entry, Mapping) for entry in listed):
         raise UnusableDocument("data", "has no list of entries with captions and negatives")

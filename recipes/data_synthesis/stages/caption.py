@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from ....adapters import CaptionRequest, ImageHandle
+from ....adapters.encoders.clip_tokens import clip_tokens
 from ....benchmarks.inputs.asking import merged
-from ..asking import Language, clip_tokens, language_fault, seed_of
+from ..asking import Language, language_fault, seed_of
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
 
 

@@ -15,10 +15,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ....adapters import JudgeRequest
-from ....adapters.encoders.clip_tokens import CONTEXT
+from ....adapters.encoders.clip_tokens import CONTEXT, clip_tokens
 from ....tasks.dci.mask_texts import BASE, MaskTexts
 from .. import asking
-from ..asking import Conversation, NoUse, clip_tokens
+from ..asking import Conversation, NoUse
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
 
 

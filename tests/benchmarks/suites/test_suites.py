@@ -243,7 +243,7 @@ def counts_of(folder: Path) -> dict[tuple[str, str], Result]:
     return describe_references(build_index([folder]), DataLocations(), "rated")
 
 
-def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
+def test_images_references_words_pairs_and_clip_tokens_are_counted(tmp_path: Path):
     write_rated(tmp_path, ROWS)
     counts = counts_of(tmp_path)
     # a dog, dog runs, the dog, runs fast, a cat.
@@ -252,13 +252,16 @@ def test_images_references_words_and_pairs_are_counted(tmp_path: Path):
         "references": 3,
         "avg_reference_length_words": 3,
         "unique_2grams": 5,
+        # Start and end included: 5, 6 and 4.
+        "clip_tokens_per_reference": 5,
+        "clip_tokens_per_image": 7.5,
     }
     assert {result.n for result in counts.values()} == {2}
 
 
 def test_task_without_references_has_none_and_no_mean_of_their_lengths(tmp_path: Path):
     counts = counts_of(write_rated(tmp_path, ROWS, doc_to_target=None))
-    assert [result.value for result in counts.values()] == [2, 0, None, 0]
+    assert [result.value for result in counts.values()] == [2, 0, None, 0, None, 0]
 
 
 def test_row_that_cannot_be_read_is_an_error(tmp_path: Path):

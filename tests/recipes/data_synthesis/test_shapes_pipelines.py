@@ -12,10 +12,9 @@ import pytest
 from pipeline_stages import rows_of
 
 import capbench
-from capbench.adapters.encoders.clip_tokens import CONTEXT
+from capbench.adapters.encoders.clip_tokens import CONTEXT, clip_tokens
 from capbench.adapters.shapes.phrases import named_in
 from capbench.cli.main import main
-from capbench.recipes.data_synthesis.asking import clip_tokens
 from capbench.recipes.data_synthesis.stages.check_negatives import is_permutation
 from capbench.tasks.shapes.sampling import sample_scene
 

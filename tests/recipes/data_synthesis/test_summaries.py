@@ -9,7 +9,8 @@ import pytest
 from pipeline_stages import asked_of
 
 from capbench.adapters import JudgeRequest
-from capbench.recipes.data_synthesis.asking import clip_tokens, cut_to_tokens, language_fault
+from capbench.adapters.encoders.clip_tokens import clip_tokens
+from capbench.recipes.data_synthesis.asking import cut_to_tokens, language_fault
 from capbench.recipes.data_synthesis.contract import NotGenerated
 from capbench.recipes.data_synthesis.stages.entries import (
     FEW_WORDS_SHORTER,
