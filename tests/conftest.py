@@ -30,6 +30,7 @@ from tiny_lvlm import (
     make_tiny_qwen2_vl,
     make_tiny_vit_gpt2,
 )
+from tiny_spacy import make_tiny_spacy
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 
@@ -198,6 +199,8 @@ tiny_idefics3 = folder_fixture("tiny_idefics3", make_tiny_idefics3)
 """A folder with a tiny Idefics 3."""
 tiny_blip2 = folder_fixture("tiny_blip2", make_tiny_blip2)
 """A folder with a tiny BLIP-2."""
+tiny_spacy = folder_fixture("tiny_spacy", make_tiny_spacy)
+"""A folder with a tiny pipeline of spaCy."""
 tiny_vit_gpt2 = folder_fixture("tiny_vit_gpt2", make_tiny_vit_gpt2)
 """A folder with a tiny ViT-GPT2."""
 tiny_florence2 = folder_fixture("tiny_florence2", make_tiny_florence2)

@@ -367,6 +367,7 @@ stages: Registry[type[Stage]] = Registry(
         "negatives": "capbench.recipes.data_synthesis.stages.entries:Negatives",
         "phrase_filter": "capbench.recipes.data_synthesis.stages.phrase_filter:PhraseFilter",
         "select": "capbench.recipes.data_synthesis.stages.elements:Select",
+        "spacy_negatives": "capbench.recipes.data_synthesis.stages.spacy_negatives:SpacyNegatives",
     },
     entry_points="capbench.stages",
 )

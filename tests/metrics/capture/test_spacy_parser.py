@@ -81,38 +81,9 @@ def test_graph_follows_from_the_dependencies(text: str, objects: str, attributes
     assert ", ".join(map(": ".join, graph.relations)) == relations
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A pipeline of tagger, parser and lemmatizer, trained on one sentence, as spaCy writes it."""
-    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
-    from spacy.training import Example
-
-    nlp = spacy.blank("en")
-    nlp.add_pipe("tagger")
-    nlp.add_pipe("morphologizer")
-    nlp.add_pipe("parser", config={"min_action_freq": 1})
-    nlp.add_pipe("trainable_lemmatizer", name="lemmatizer", config={"min_tree_freq": 1})
-    words = ["A", "red", "car", "stands", "on", "the", "road", "."]
-    answer = {
-        "words": words,
-        "tags": ["DT", "JJ", "NN", "VBZ", "IN", "DT", "NN", "."],
-        "pos": ["DET", "ADJ", "NOUN", "VERB", "ADP", "DET", "NOUN", "PUNCT"],
-        "lemmas": ["a", "red", "car", "stand", "on", "the", "road", "."],
-        "heads": [2, 2, 3, 3, 3, 6, 4, 3],
-        "deps": ["det", "amod", "nsubj", "ROOT", "prep", "det", "pobj", "punct"],
-    }
-    examples = [Example.from_dict(nlp.make_doc(" ".join(words)), answer)]
-    optimizer = nlp.initialize(lambda: examples)
-    for _ in range(20):
-        nlp.update(examples, sgd=optimizer)
-    folder = tmp_path_factory.mktemp("pipeline")
-    nlp.to_disk(folder)
-    return str(folder)
-
-
-def test_pipeline_parses_and_its_graphs_are_kept(pipeline: str, cache, monkeypatch: pytest.MonkeyPatch):
+def test_pipeline_parses_and_its_graphs_are_kept(tiny_spacy: Path, cache, monkeypatch: pytest.MonkeyPatch):
     text = "A red car stands on the road ."
-    parser = SpacyParser(pipeline)
+    parser = SpacyParser(str(tiny_spacy))
     parser.check()
     parsed = parser.parse([text, text], Context(cache=cache))[text]
     assert isinstance(parsed, ParsedCaption)

@@ -195,3 +195,18 @@ def test_pacspp_positives(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
     assert len(images) == 2 * len(captions)
     assert {row["metric"] for row in report["metrics"]} == {"clip_s", "length"}
     assert not report["remarks"]
+
+
+def test_spacy_negatives(tmp_path: Path, tiny_spacy: Path):
+    captions = [["A red car stands on the road.", "a car"], "the road", ["red " * 80]]
+    lines = [{"id": str(number), "captions": texts} for number, texts in enumerate(captions)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    settings = f"stages.spacy_negatives.pipeline={tiny_spacy}"
+    report = made("spacy_negatives", tmp_path / "data.jsonl", tmp_path / "out", settings)
+
+    rows = rows_of(tmp_path / "out")
+    assert [(row["captions"], row["negatives"]) for row in rows] == [
+        (captions[0], ["the road stands on A red car."]), (["the road"], ["the road"]),
+    ]  # fmt: skip
+    assert stage_of(report, "spacy_negatives")["counts"] == {"unchanged": 1}
+    assert list(stage_of(report, "spacy_negatives")["unmade"]) == ["2"]
