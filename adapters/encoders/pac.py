@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 
-LORA_RANK = 4
-LORA_SCALING = 1 / LORA_RANK
-"""Released code builds every layer with alpha 1."""
+LORA_ALPHA = 1
+"""Factors are scaled by this over their rank: released code builds layers of any rank with it, and no file holds it."""
 
 _SIZES = {768: "B", 1024: "L"}
 _HINT = "Released files are listed in the README of github.com/aimagelab/pacscore."
@@ -49,8 +48,8 @@ class PacCheckpoint:
 def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
     """Read a checkpoint and add its LoRA weights to those that released code adds them to.
 
-    PAC-S files hold all weights of a CLIP under ``state_dict``. PAC-S++ files hold LoRA weights, too, of
-    rank 4. The effect of released code is kept, which builds the model, puts it into evaluation mode and
+    PAC-S files hold all weights of a CLIP under ``state_dict``. PAC-S++ files hold LoRA weights, too; those released
+    have rank 4. The effect of released code is kept, which builds the model, puts it into evaluation mode and
     only then loads the file: attention (both projections) and patch convolution add theirs, the MLP's
     layers believe to have added theirs already and use the stored weight alone
     (``models/custom_loralib/layers.py``, ``Linear.train``).
@@ -60,7 +59,7 @@ def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
         head_width: Width of the vision tower's attention heads, which is not in the file.
 
     Raises:
-        AdapterError: It is no such file: pickled objects, plain CLIP weights, LoRA of another rank or not
+        AdapterError: It is no such file: pickled objects, plain CLIP weights, LoRA of several ranks or not
             in all layers, other names or shapes.
     """
     import torch
@@ -71,14 +70,16 @@ def read_pac_checkpoint(path: Path, head_width: int = 64) -> PacCheckpoint:
     config = _config(path, state, head_width)
     with torch.device("meta"):
         shapes = {name: tuple(value.shape) for name, value in CLIP(**config).state_dict().items()}
-    expected = shapes | (lora_shapes(shapes, LORA_RANK) if lora else {})
+    downs = (value for name, value in state.items() if name.endswith(".in_proj_weight_lora_A") and value.ndim)
+    rank = len(next(downs, ()))
+    expected = shapes | (lora_shapes(shapes, rank) if lora else {})
     stored = {name: tuple(value.shape) for name, value in state.items()}
     unknown = [f"{name}: not in the architecture" for name in sorted(stored.keys() - expected.keys())]
     if faults := [*differing(stored, expected), *unknown]:
-        kind = f"a PAC-S++ with LoRA of rank {LORA_RANK} in every layer" if lora else "a PAC-S"
+        kind = f"a PAC-S++ with LoRA of rank {rank} in every layer" if lora else "a PAC-S"
         raise AdapterError(f"{path}: not the weights of {kind}: {first_of(faults)}", _HINT)
     added = {name: value for name, value in state.items() if not (".mlp." in name and "lora_" in name)}
-    merged = merged_with_lora(added, LORA_RANK * LORA_SCALING, path) if lora else added
+    merged = merged_with_lora(added, LORA_ALPHA, path) if lora else added
     plain = {name: value.float() for name, value in merged.items()}
     width, patch = config["vision_cfg"]["width"], config["vision_cfg"]["patch_size"]
     return PacCheckpoint(plain, config, f"ViT-{_SIZES.get(width, width)}-{patch}", lora)
@@ -172,7 +173,7 @@ def write_pac(
 
     Args:
         plain: Weights of a CLIP by OpenAI's names, without what LoRA adds.
-        factors: LoRA's by the names of PAC-S++, of rank 4; none for a PAC-S.
+        factors: LoRA's by the names of PAC-S++, of one rank; none for a PAC-S.
         folder: Is there; gets the file and the tokenizer's.
         head_width: Width of the vision tower's attention heads.
         quick_gelu: Whether activations are QuickGELU.
@@ -189,8 +190,8 @@ def write_pac(
     state = {name: value.detach().float().cpu() for name, value in {**plain, **factors}.items()}
     for name in factors:
         if ".mlp." in name and name.endswith("lora_A"):
-            up = state[f"{name[:-1]}B"]
-            state[weight_of_factor(name)] = state[weight_of_factor(name)] + up @ state[name] * LORA_SCALING
+            down, up = state[name], state[f"{name[:-1]}B"]
+            state[weight_of_factor(name)] = state[weight_of_factor(name)] + up @ down * (LORA_ALPHA / len(down))
     file = folder / "pac.pth"
     torch.save({"state_dict": {name: value.contiguous() for name, value in state.items()}}, file)
     read_pac_checkpoint(file, head_width)

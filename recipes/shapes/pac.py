@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch.nn.functional import normalize, softplus
 from transformers import CLIPTokenizer
 
-from ...adapters.encoders.pac import LORA_RANK, LORA_SCALING, lora_shapes
+from ...adapters.encoders.pac import LORA_ALPHA, lora_shapes
 from ...tasks.shapes.describing import detailed_reference, short_references
 from ...tasks.shapes.drawing import pixels
 from ...tasks.shapes.sampling import SPLITS, sample_scene
@@ -32,6 +32,7 @@ from .pool import as_seen
 from .texts import facts_of_text, facts_of_things, false_text
 from .together import optimise, run
 
+_RANK = 4
 _REDRAWN, _REWORDED = 0.05, 0.1
 """Weights of the pairs with a redrawn picture and with another text: λv and λt of PAC-S (Sarto et al., CVPR 2023, as
 in Table 7 of PAC-S++). PAC-S++ uses 0.1 and 0.001 (section 5.1)."""
@@ -57,7 +58,7 @@ def tune(encoder: Path, output: Path, *, steps: int = 25, batch: int = 32, rate:
     model.requires_grad_(False)
     # Not to the MLP, as in the released code.
     trained = {name: factor for name, factor in added.items() if ".mlp." not in name}
-    add_factors(model, trained, LORA_SCALING)
+    add_factors(model, trained, LORA_ALPHA / _RANK)
     rng = np.random.default_rng((seed, 1))
     optimise(
         [(list(trained.values()), rate)],
@@ -74,7 +75,7 @@ def tune(encoder: Path, output: Path, *, steps: int = 25, batch: int = 32, rate:
 def lora_weights(plain: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.nn.Parameter]:
     """Return LoRA weights of rank 4 by the names of PAC-S++, in its layers; their product is 0."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = lora_shapes({name: tuple(value.shape) for name, value in plain.items()}, LORA_RANK)
+    shapes = lora_shapes({name: tuple(value.shape) for name, value in plain.items()}, _RANK)
     return {
         name: torch.nn.Parameter(
             torch.randn(shape, generator=generator) / shape[1] ** 0.5 if name.endswith("lora_A") else torch.zeros(shape)

@@ -222,8 +222,8 @@ class Recipe(RecipeDocument):
     def _fits(self) -> Recipe:
         if self.lora is not None and self.train != ["*"]:
             raise ValueError("'train' needs 'lora: none': LoRA trains its factors only")
-        if self.result == "pac" and self.lora is not None and self.lora != Lora(kind="pac", rank=4, alpha=1.0):
-            raise ValueError("'result: pac' needs factors of kind 'pac', rank 4 and alpha 1, as released")
+        if self.result == "pac" and self.lora is not None and (self.lora.kind, self.lora.alpha) != ("pac", 1.0):
+            raise ValueError("'result: pac' needs factors of kind 'pac' and alpha 1, as released")
         if self.precision == "fp16" and self.trainer != "contrastive":
             raise ValueError("'precision: fp16' needs trainer 'contrastive'; 'bf16' works with all")
         watches = self.stop.patience is not None or self.stop.keep == "best"

@@ -15,8 +15,8 @@ from tiny_clip import TinyClip, few_words, tiny_lora_state_dict, tiny_state_dict
 
 from capbench.adapters import Encoder, ImageHandle
 from capbench.adapters.aliases import list_aliases
-from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.adapters.encoders.pac import PacEncoder, quick_gelu_of, read_pac_checkpoint
+from capbench.adapters.encoders.open_clip import OpenClipEncoder, weight_of_factor
+from capbench.adapters.encoders.pac import PacEncoder, quick_gelu_of, read_pac_checkpoint, write_pac
 from capbench.errors import AdapterError
 from capbench.metrics.golden.tiny_inputs import RANK, save_checkpoint, with_lora
 
@@ -151,8 +151,17 @@ def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_fro
     assert quick_gelu_of(file, read) is quick
 
 
-def test_lora_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(tmp_path: Path):
-    state = few_words(tiny_lora_state_dict())
+def _of_rank_8(state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: torch.cat([value, value], dim=0 if name.endswith("A") else 1) if "lora_" in name else value
+        for name, value in state.items()
+    }
+
+
+@pytest.mark.parametrize(("change", "rank"), [(dict, RANK), (_of_rank_8, 8)])
+def test_lora_of_any_rank_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(change, rank, tmp_path: Path):
+    """Released code builds layers with alpha 1, so that the scale is 1 over the rank."""
+    state = change(few_words(tiny_lora_state_dict()))
     read = read_pac_checkpoint(save_checkpoint(state, tmp_path / "pac++.pth"))
     assert read.lora
     changed = {name for name, value in read.state.items() if not torch.equal(value, state[name])}
@@ -164,28 +173,41 @@ def test_lora_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(tmp
     block = f"{FIRST_BLOCK}.attn."
     for weight, layer in (("in_proj_weight", "in_proj_weight_"), ("out_proj.weight", "out_proj.")):
         change = state[f"{block}{layer}lora_B"] @ state[f"{block}{layer}lora_A"]
-        torch.testing.assert_close(read.state[block + weight], state[block + weight] + change / RANK, rtol=0, atol=1e-6)
+        torch.testing.assert_close(read.state[block + weight], state[block + weight] + change / rank, rtol=0, atol=1e-6)
     change = (state["visual.conv1.lora_B"] @ state["visual.conv1.lora_A"]).reshape(64, 3, 8, 8)
     torch.testing.assert_close(
-        read.state["visual.conv1.weight"], state["visual.conv1.weight"] + change / RANK, rtol=0, atol=1e-6
+        read.state["visual.conv1.weight"], state["visual.conv1.weight"] + change / rank, rtol=0, atol=1e-6
     )
+
+
+def test_file_of_another_rank_is_read_as_the_model_that_was_written(tmp_path: Path):
+    state = few_words(tiny_lora_state_dict())
+    factors = {name: value for name, value in _of_rank_8(state).items() if "lora_" in name}
+    plain = {name: value for name, value in state.items() if name not in factors}
+    write_pac(plain, factors, tmp_path, 64, quick_gelu=True, tokenizer_files=())
+    read = read_pac_checkpoint(tmp_path / "pac.pth").state
+    merged = plain | {
+        weight_of_factor(name): plain[weight_of_factor(name)]
+        + (factors[f"{name[:-1]}B"] @ down).view(plain[weight_of_factor(name)].shape) / 8
+        for name, down in factors.items()
+        if name.endswith("A")
+    }
+    torch.testing.assert_close(read, merged, rtol=0, atol=1e-5)
 
 
 def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda state: {key: value for key, value in state.items() if key != name}
 
 
-def _of_rank_8(state: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: torch.cat([value, value], dim=0 if name.endswith("A") else 1) if "lora_" in name else value
-        for name, value in state.items()
-    }
+def _of_two_ranks(state: dict[str, Any]) -> dict[str, Any]:
+    layer = f"{FIRST_BLOCK}.attn.out_proj."
+    return state | {name: value for name, value in _of_rank_8(state).items() if name.startswith(layer)}
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (_of_rank_8, r"LoRA of rank 4.*visual\.conv1\.lora_A: \[64, 24\] in the checkpoint, \[32, 24\]"),
+        (_of_two_ranks, r"LoRA of rank 4 in every layer.*out_proj\.lora_A: \[8, 64\] in the checkpoint, \[4, 64\]"),
         (_without(f"{FIRST_BLOCK}.mlp.c_fc.lora_B"), rf"{FIRST_BLOCK}\.mlp\.c_fc\.lora_B: not in the checkpoint"),
         (_without(f"{FIRST_BLOCK}.attn.in_proj_weight_lora_A"), "in_proj_weight_lora_A: not in the checkpoint"),
         (_without("ln_final.bias"), r"ln_final\.bias: not in the checkpoint"),

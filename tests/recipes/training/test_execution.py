@@ -117,8 +117,8 @@ def test_faults_of_a_recipe_are_named_with_their_lines(recipe_file: Callable[...
         load_recipe(str(recipe_file(stop={})))
     with pytest.raises(UsageError, match="one of 'file', 'task' and 'reader'"):
         load_recipe(str(recipe_file(data={"file": "a", "task": "b"})))
-    with pytest.raises(UsageError, match="rank 4 and alpha 1"):
-        load_recipe(str(recipe_file(lora={"kind": "pac", "rank": 8}, result="pac")))
+    with pytest.raises(UsageError, match="kind 'pac' and alpha 1"):
+        load_recipe(str(recipe_file(lora={"kind": "pac", "alpha": 2}, result="pac")))
 
 
 def test_settings_of_the_papers_are_those_that_they_print():
