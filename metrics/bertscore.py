@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..adapters.devices import BatchSize, find_device
+from ..adapters.devices import BatchSize, find_device, grouped
 from ..adapters.encoders.clip_tokens import reserved_positions
-from ..adapters.images.transforms import grouped
 from ..errors import MetricError, require_counts
 from .contract import Context, Metric, kept, require_choice
 from .items import Items, Scores

@@ -11,10 +11,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
+from ..devices import grouped
 from .handles import ImageHandle
 from .jpeg_header import plain_jpeg
 from .reading import UnreadableImage, check_size, crop_of, is_fill, orientation_remarks, read_bytes, read_image
-from .transforms import ImageTransform, PixelSpec, Prepared, check_ratio, grouped, to_device
+from .transforms import ImageTransform, PixelSpec, Prepared, check_ratio, to_device
 
 if TYPE_CHECKING:
     import torch

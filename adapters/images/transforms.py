@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from .handles import ImageHandle
 from .reading import MAX_PIXELS, UnreadableImage, read_image
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import torch
     from PIL import Image
 
-_Thing = TypeVar("_Thing")
 Framing = Literal["processor", "pad", "crop"]
 """What makes an image a square: the model's own processor if need be, or padding or a centre crop before it."""
 
@@ -174,20 +173,6 @@ def check_ratio(handle: ImageHandle, height: int, width: int, resized: Callable[
         raise UnreadableImage(
             f"{handle.name}: {width} x {height} pixels would be resized to {wide} x {tall}, which is too large"
         )
-
-
-def grouped(things: Iterable[_Thing], size: Callable[[_Thing], int], most: int) -> Iterator[list[_Thing]]:
-    """Yield neighbours in groups whose sizes add up to no more than ``most``; what is larger is a group alone."""
-    group: list[_Thing] = []
-    total = 0
-    for thing in things:
-        if group and total + size(thing) > most:
-            yield group
-            group, total = [], 0
-        group.append(thing)
-        total += size(thing)
-    if group:
-        yield group
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..devices import PRECISIONS, find_device, require_known, torch_dtype
+from ..devices import PRECISIONS, find_device, grouped, require_known, torch_dtype
 from ..hf_checkpoint import HfModel
 from ..images.handles import Box, ImageHandle
 from ..images.reading import UnreadableImage, read_bytes, read_image
-from ..images.transforms import grouped
 from .contracts import Detections, Detector
 
 if TYPE_CHECKING:

@@ -256,8 +256,16 @@ def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> l
     if not shared:
         raise UsageError("the runs have no metric in common", "Run the task with the same metrics for all models.")
     means = [name for name in shared if runs[0].metrics[name].get("aggregation") != "corpus"]
-    by_label = {runs[0].record.metric_label(name): name for name in shared}
-    chosen = list(dict.fromkeys(by_label.get(name, name) for name in settings.metrics)) or (means or shared)[:1]
+    by_label: dict[str, list[str]] = {}
+    for name in shared:
+        by_label.setdefault(runs[0].record.metric_label(name), []).append(name)
+    chosen: list[str] = []
+    for name in settings.metrics:
+        meant = [name] if name in shared else by_label.get(name, [name])
+        if len(meant) > 1:
+            raise UsageError(f"'{name}' is the label of {' and '.join(meant)} alike", "Name one of them.")
+        chosen += meant
+    chosen = list(dict.fromkeys(chosen)) or (means or shared)[:1]
     for name in chosen:
         if name not in shared:
             raise UsageError(

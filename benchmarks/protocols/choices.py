@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal
@@ -238,23 +238,37 @@ class Choices(Protocol[SettingsT]):
 
     def credit_of(self, collected: Collected, scored: ScoredMetric) -> np.ndarray:
         """Return ``[choices]`` the credit of each by a metric, as the mean over draws; NaN for excluded ones."""
-        credit = np.full(collected.rows, np.nan)
-        if scored.scores is not None:
-            sign = 1 if scored.metric.higher_is_better else -1
-            for some in by_size(collected, scored.scores.values, self.draws):
-                of_draws = [self.credit(sign * some.scores[:, draw], some.shares) for draw in range(self.draws)]
-                credit[some.rows] = np.mean(of_draws, axis=0)
+        return self._credit(collected, scored, self._of_sizes(collected, scored))
+
+    def _credit(self, collected: Collected, scored: ScoredMetric, of_sizes: Sequence[ChoicesOfSize]) -> np.ndarray:
+        credit, sign = np.full(collected.rows, np.nan), 1 if scored.metric.higher_is_better else -1
+        for some in of_sizes:
+            of_draws = [self.credit(sign * some.scores[:, draw], some.shares) for draw in range(self.draws)]
+            credit[some.rows] = np.mean(of_draws, axis=0)
         return credit
+
+    def _of_sizes(self, collected: Collected, scored: ScoredMetric) -> list[ChoicesOfSize]:
+        return [] if scored.scores is None else list(by_size(collected, scored.scores.values, self.draws))
 
     def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
         """Return accuracy by category, then overall, with bootstrap intervals over images."""
-        return [
-            result
-            for entry in scored
-            for result in self.accuracies(
-                job, collected, (entry.name, entry.metric.label), self.credit_of(collected, entry), reason=entry.error
-            )
-        ]
+        results: list[Result] = []
+        for entry in scored:
+            of_sizes, subject = self._of_sizes(collected, entry), (entry.name, entry.metric.label)
+            credit = self._credit(collected, entry, of_sizes)
+            *of_category, overall = self.accuracies(job, collected, subject, credit, reason=entry.error)
+            remarks = filter(None, [overall.remark, self.remark(collected, of_sizes)])
+            results += [*of_category, replace(overall, remark="; ".join(remarks))]
+        return results
+
+    def remark(self, collected: Collected, of_sizes: Sequence[ChoicesOfSize]) -> str:
+        """Return a remark on a metric's overall accuracy; empty for none.
+
+        Args:
+            collected: All choices.
+            of_sizes: The choices with the metric's scores, by the number of their captions; none without scores.
+        """
+        return ""
 
     def accuracies(
         self,

@@ -362,7 +362,7 @@ class Result:
         return ".".join(filter(None, (self.metric, self.statistic, self.category)))
 
     def with_interval(self, interval: Interval | None, caution: str = "") -> Result:
-        """Return the result with an interval; why that may cover less than stated joins the remark.
+        """Return the result with an interval; why that may not cover what is stated joins the remark.
 
         Args:
             interval: The interval.

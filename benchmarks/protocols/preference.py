@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar, Literal
@@ -15,11 +14,10 @@ from pydantic import Field, field_validator
 from ...rows import parse_number
 from ..inputs.failures import FailureLog
 from ..inputs.items import printable
-from ..statistics.contract import Statistics
-from .choices import Choice, ChoicePart, Choices, Ties, by_size, credit_of_best
+from .choices import Choice, ChoicePart, Choices, ChoicesOfSize, Ties, credit_of_best
 from .contract import AGGREGATES, ProtocolSettings
 from .document_reader import Document, UnusableDocument, is_blank, is_list, read_documents
-from .job import Collected, Job, Result, ScoredMetric, ScoredMetrics
+from .job import Collected, Job
 
 MetricTies = Literal["exact", "as_many"]
 HumanTies = Literal["leave_out", "half", "match"]
@@ -193,25 +191,12 @@ class Preference(Choices[PreferenceSettings]):
         """Return ``[k]`` the credit of choices by the task's rules of ties and votes."""
         return preference_credit(scores, shares, self.settings)
 
-    def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
-        """Return accuracies; the overall one says how many ties the task's rule decides for or against a metric."""
-        results = super().results(job, collected, scored, statistics)
+    def remark(self, collected: Collected, of_sizes: Sequence[ChoicesOfSize]) -> str:
+        """Return how many ties the task's rule decides for or against a metric."""
         if self.settings.ties == "half":
-            return results
-        remarks = {entry.name: self._remark_on_ties(collected, entry) for entry in scored}
-        overall = {result.metric: result for result in results}
-        return [
-            replace(result, remark="; ".join(filter(None, [result.remark, remarks[result.metric]])))
-            if result is overall[result.metric]
-            else result
-            for result in results
-        ]
-
-    def _remark_on_ties(self, collected: Collected, entry: ScoredMetric) -> str:
-        if entry.scores is None:
             return ""
-        of_sizes = [some.scores for some in by_size(collected, entry.scores.values, self.draws)]
-        tied = sum(int(((scores == scores.max(axis=2, keepdims=True)).sum(axis=2) > 1).sum()) for scores in of_sizes)
+        best = [some.scores == some.scores.max(axis=2, keepdims=True) for some in of_sizes]
+        tied = sum(int((of_size.sum(axis=2) > 1).sum()) for of_size in best)
         share = tied / (collected.rows * self.draws)
         rule = {"wrong": "counted as wrong", "right": "counted as right", "leave_out": "excluded"}[self.settings.ties]
         return f"{share:.1%} of choices have equal best scores, {rule}" if tied else ""

@@ -104,7 +104,7 @@ class Interval:
         reason: Why there is no interval; empty when there is one.
         method: How it was made: ``bootstrap`` (bias-corrected percentiles of the resamples), ``influence`` (Student's
             t) or ``wilson`` (of a share, with the standard error of either).
-        caution: Why it may cover less than stated; empty where it does not.
+        caution: Why it may not cover what is stated; empty where it does.
     """
 
     low: float | None
@@ -163,7 +163,7 @@ class Statistic(ABC):
     is_share: bool = False
     """Whether it is a share of rows or pairs, between 0 and 1, so that intervals are Wilson's."""
     caution: str = ""
-    """Why its intervals may cover less than stated; empty where they do not."""
+    """Why its intervals may not cover what is stated; empty where they do."""
     is_correlation: bool = False
     """Whether it lies between -1 and 1, with less scatter towards the ends, so that intervals are of Fisher's z."""
     needs: Sequence[str] = ()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...adapters.images.transforms import grouped
+from ...adapters.devices import grouped
 from ...errors import MetricError
 from ..contract import PARSEABLE, Context, kept
 from ..items import Items, Scores

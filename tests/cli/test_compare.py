@@ -193,6 +193,15 @@ def test_captioners_are_compared_by_metrics_that_all_runs_have(bench, caption):
     )
 
 
+def test_label_of_two_metrics_is_refused_with_their_names(bench, caption):
+    two = [{"metric": "bleu_2"}, {"metric": "bleu_2", "name": "mine"}]
+    runs = [caption(model, captions(words), metric_list=two) for model, words in (("good", 7), ("bad", 3))]
+    bench("compare", *runs, "--metrics", "BLEU-2").failed(2, "'BLEU-2' is the label of bleu_2 and mine alike")
+    for name in ("mine", "bleu_2"):
+        comparison = as_json(bench("compare", *runs, "--metrics", name, "--format", "json", "--bootstrap", 20))
+        assert comparison["metric"] == name
+
+
 def test_captioners_are_compared_by_the_mean_over_documents_that_all_have(bench, caption):
     good, bad = captions(7), captions(3, seed=1)
     del bad["d0"]
