@@ -87,6 +87,7 @@ TOLD = {
     r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
     r"import ": "tests/cli/test_import.py",
     r"score mine.jsonl --metrics clip_s": "needs weights; tests/cli/test_score.py with others",
+    r"score (cands|results).json --references": "tests/cli/test_score.py, with other weights",
     r"data ": "tests/cli/test_show_and_data.py",
     r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/cli/test_leaderboard.py",
     r"verify --parity": "tests/cli/test_verify.py",

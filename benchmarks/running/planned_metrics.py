@@ -252,15 +252,16 @@ def require_distinct(task: TaskConfig, kind: str, names: Sequence[str]) -> None:
         )
 
 
-def look_at_images(names: Sequence[str]) -> bool:
-    """Return whether one of some metrics may look at images; unknown ones count as such.
+def may_need(names: Sequence[str], need: Need) -> bool:
+    """Return whether one of some metrics may need a column; unknown ones count as such.
 
     Args:
         names: As :func:`~..inputs.settings.read_metric` reads them.
+        need: The column.
     """
     typed = (str(read_metric(name).metric) for name in names)
     known = [metrics[name] if name in metrics else None for name in typed]  # noqa: SIM401 - no dict
-    return any(metric is None or "image" in metric.needs for metric in known)
+    return any(metric is None or need in metric.needs for metric in known)
 
 
 def plan_metric(

@@ -140,3 +140,100 @@ def test_what_was_done_to_read_an_image_is_remarked(bench, tmp_path: Path, tiny_
     done = bench("score", file, "--metrics", metric, *model)
     assert "remark: 2 × image grey levels of 16 bits clipped at 255 (first: document 0)" in done.err
     assert "clipped" not in done.out
+
+
+GTS = {
+    "7": ["a dog runs on grass", "the dog is running", "a brown dog on a lawn"],
+    "8": ["two cats sleep", "cats asleep on a bed"],
+    "9": ["a red bus", "a bus on the street"],
+}
+RES = {"7": ["a dog is running"], "8": ["two cats on a bed"], "9": ["a red bus on a road"]}
+ANNOTATIONS = {
+    "info": {"year": 2014},
+    "licenses": [{"id": 7, "name": "none"}],
+    "images": [{"id": int(name), "file_name": f"COCO_val2014_{name.zfill(12)}.jpg"} for name in [*GTS, "10"]],
+    "annotations": [
+        {"id": number, "image_id": int(name), "caption": text}
+        for number, (name, text) in enumerate([*((n, t) for n, texts in GTS.items() for t in texts), ("10", "a cat")])
+    ],
+}
+FILES = {
+    "clipscore": ({name: texts[0] for name, texts in RES.items()}, GTS),
+    "pycocoevalcap": (RES, GTS),
+    "coco": ([{"image_id": int(name), "caption": text} for name, (text,) in RES.items()], ANNOTATIONS),
+    "rows": (
+        [{"id": name, "candidate": text} for name, (text,) in RES.items()],
+        [{"id": name, "references": texts} for name, texts in GTS.items()],
+    ),
+}
+"""Of each tool: the captions, and their references."""
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> Path:
+    """Write the images of ``RES``, under their names and under those of COCO; one name is that of two files."""
+    from tiny_images import noise_png
+
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    for number, name in enumerate(RES):
+        for file in (f"{name}.png", f"COCO_val2014_{name.zfill(12)}.jpg"):
+            (folder / file).write_bytes(noise_png(number))
+    (folder / "twice.jpg").write_bytes(noise_png(7))
+    (folder / "twice.png").write_bytes(noise_png(7))
+    return folder
+
+
+def files_of(tool: str) -> tuple[str, str, str]:
+    """Write the files of a tool into this folder, and return the arguments that name them."""
+    captions, references = map(json.dumps, FILES[tool])
+    Path("cands.json").write_text(captions)
+    Path("refs.json").write_text(references)
+    return "cands.json", "--references", "refs.json"
+
+
+@pytest.mark.parametrize("tool", FILES)
+def test_captions_and_references_of_two_files_have_the_numbers_of_pycocoevalcap(bench, tool: str):
+    from pycocoevalcap.bleu.bleu import Bleu
+    from pycocoevalcap.cider.cider import Cider
+
+    done = bench("score", *files_of(tool), "--metrics", "cider,bleu_2", "--format", "json", "--output", "o.csv")
+    cider, bleu = (row["value"] for row in json.loads(done.succeeded().out))
+    expected, of_captions = Cider().compute_score(GTS, RES)
+    assert cider == pytest.approx(expected, abs=1e-9)
+    assert bleu == pytest.approx(Bleu(2).compute_score(GTS, RES, verbose=0)[0][1], abs=1e-9)
+    rows = list(csv.DictReader(Path("o.csv").read_text().splitlines()))
+    assert [row["id"] for row in rows] == list(RES)
+    assert [float(row["cider"]) for row in rows] == pytest.approx(of_captions, abs=1e-9)
+    assert ("refs.json: 1 of 4 names have no caption, and are not scored (first: 10)" in done.err) == (tool == "coco")
+
+
+@pytest.mark.parametrize("tool", FILES)
+def test_images_of_a_folder_are_found_by_the_names_of_captions(bench, tool: str, photographs: Path):
+    model = ("--metrics", "refclip_s", "--model", "shapes-clip", "--image_dir", photographs, "--format", "json")
+    (row,) = json.loads(bench("score", *files_of(tool), *model).succeeded().out)
+    listed = capbench.score(
+        predictions=RES,
+        references=GTS,
+        images={name: photographs / f"{name}.png" for name in RES},
+        metrics="refclip_s",
+        model="shapes-clip",
+    )
+    assert row["value"] == listed.system["refclip_s"] != 0
+
+
+def test_names_that_lead_nowhere_are_said(bench, photographs: Path):
+    captions, *references = files_of("clipscore")
+    Path(captions).write_text(json.dumps({**FILES["clipscore"][0], "cat": "a cat"}))
+    done = bench("score", captions, *references, "--metrics", "cider").succeeded()
+    assert "left out: 1 × row has no references in refs.json (first: cat)" in done.err
+    images = ("--metrics", "clip_s", "--model", "shapes-clip", "--image_dir")
+    done = bench("score", captions, *images, photographs).succeeded()
+    assert (
+        f"failed: 1 × metric clip_s: image file: No such file or directory (in {photographs}) (first: cat)" in done.err
+    )
+    bench("score", captions, *images, "none").failed(2, "--image_dir none: there is no such folder")
+    Path(captions).write_text(json.dumps({"twice": "a cat"}))
+    bench("score", captions, *images, photographs).failed(1, "image 'twice' may be any of twice.jpg, twice.png")
+    Path("refs.json").write_text('[{"id": "7"}]')
+    bench("score", captions, *references, "--metrics", "cider").failed(1, "refs.json: entry 0 has no name or no ref")

@@ -16,7 +16,7 @@ import capbench
 from capbench.benchmarks.inputs.models import NamedModels
 from capbench.benchmarks.running.execution import Execution, execution_of
 from capbench.benchmarks.running.plan import described, resolve_call
-from capbench.benchmarks.running.planned_metrics import look_at_images, metric_fingerprints
+from capbench.benchmarks.running.planned_metrics import may_need, metric_fingerprints
 from capbench.benchmarks.running.rows import plan_rows
 from capbench.benchmarks.store.store import default_store_path
 from capbench.errors import DataError, MetricError
@@ -73,9 +73,9 @@ def test_what_a_users_metric_does_not_declare_cannot_be_read(register: Register,
 
 
 def test_metrics_that_need_images_and_unknown_ones_may_look_at_images():
-    assert look_at_images(["cider", "clip_s[w=1]"])
-    assert look_at_images(["nothing_of_this_name"])
-    assert not look_at_images(["cider", "bleu_4"])
+    assert may_need(["cider", "clip_s[w=1]"], "image")
+    assert may_need(["nothing_of_this_name"], "image")
+    assert not may_need(["cider", "bleu_4"], "image")
 
 
 def test_store_is_the_file_that_is_named_or_the_user_s(tmp_path: Path):
