@@ -3,7 +3,8 @@
 ``evaluate`` runs tasks with a model, ``score`` scores captions in memory, ``load_run`` reads a
 finished run; they return a ``Run`` or a ``ScoreTable``. ``register_*`` add metrics, adapters, statistics and
 protocols; ``as_evaluate`` makes a module of the evaluate library, ``as_torchmetrics`` and ``CLIPScore`` metrics with
-the interface of torchmetrics. Everything is imported on first use, so ``import capbench`` costs nothing.
+the interface of torchmetrics; ``compute_score`` is that of pycocoevalcap's scorers. Everything is imported on first
+use, so ``import capbench`` costs nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .adapters import register_adapter
-    from .benchmarks.api import evaluate, load_run, score
+    from .benchmarks.api import compute_score, evaluate, load_run, score
     from .benchmarks.interchange.as_evaluate import as_evaluate
     from .benchmarks.interchange.as_torchmetrics import CLIPScore, as_torchmetrics
     from .benchmarks.protocols import register_protocol
@@ -28,6 +29,7 @@ _LAZY = {
     "ScoreTable": ".benchmarks.running.score_table",
     "as_evaluate": ".benchmarks.interchange.as_evaluate",
     "as_torchmetrics": ".benchmarks.interchange.as_torchmetrics",
+    "compute_score": ".benchmarks.api",
     "evaluate": ".benchmarks.api",
     "load_run": ".benchmarks.api",
     "score": ".benchmarks.api",
@@ -43,6 +45,7 @@ __all__ = [
     "ScoreTable",
     "as_evaluate",
     "as_torchmetrics",
+    "compute_score",
     "evaluate",
     "load_run",
     "register_adapter",

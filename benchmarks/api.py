@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..adapters import Adapter
+from ..errors import MetricError, UsageError
 from ..permissions import Permissions, permit
 from ..progress import Progress, by_place, numbered
-from .inputs.failures import FailureLog
+from .inputs.failures import FailureLog, describe
 from .inputs.items import require_rule
 from .inputs.models import ROLES, Models, NamedModels, load_models, named_or_given
 from .inputs.settings import split_metrics
@@ -19,10 +20,12 @@ from .running.score_table import ScoreTable
 from .store.store import Store
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .scale.executors import Executor
     from .tables.run import Run
 
-__all__ = ["ScoreTable", "evaluate", "load_run", "score"]
+__all__ = ["ScoreTable", "compute_score", "evaluate", "load_run", "score"]
 
 
 def evaluate(
@@ -148,8 +151,8 @@ def score(
             its frames), encoded bytes, an image of Pillow, or an array ``[h, w, 3]`` of uint8 in RGB, for metrics that
             look at it; ``boxes`` of its parts. A ``BadRow`` (of ``capbench.rows.read_rows``) is counted as a failure.
         metrics: Names of metrics; ``"cider[variant=plain]"`` sets options of one.
-        predictions: The captions, in place of rows; or ``{id: [caption]}`` as in pycocoevalcap, with references and
-            images by id, too.
+        predictions: The captions, in place of rows; or ``{id: [caption]}`` as in pycocoevalcap (a text, or an
+            annotation of COCO with its ``caption``), with references and images by id, too.
         references: For each prediction a list of references, or one text.
         images: For each prediction its image, as in rows.
         model: The encoder of images and texts, for metrics that need one.
@@ -189,6 +192,37 @@ def score(
                 source, planned, failures, rule,
                 named=named, models=models, store=opened, progress=progress or by_place(), execution=execution,
             )  # fmt: skip
+
+
+def compute_score(
+    gts: Mapping[Any, Any] | Sequence[Any], res: Mapping[Any, Any] | Sequence[Any], metric: str
+) -> tuple[float, np.ndarray]:
+    """Score by one metric as a scorer of pycocoevalcap does: ``Cider().compute_score(gts, res)``.
+
+    Captions are tokenised here, which changes none that ``PTBTokenizer`` has tokenised.
+
+    Args:
+        gts: References by id: a list of texts, or of COCO's annotations, which have a ``caption``; or lists in order.
+        res: The captions by id, each in a list of one; or in order.
+        metric: Its name, as of :func:`score`.
+
+    Returns:
+        The system-level value, and ``[n]`` the values of the captions in the order of ``gts``.
+
+    Raises:
+        BenchError: Ids differ, a caption has no value, or the metric is unknown, not one, or failed.
+    """
+    if isinstance(gts, Mapping) and isinstance(res, Mapping):
+        res = {**dict.fromkeys(gts, ()), **res}
+    table = score(predictions=res, references=gts, metrics=metric)
+    if len(table.system) != 1:
+        raise UsageError(f"compute_score takes one metric, not {', '.join(table.system)}", "score takes several.")
+    ((name, value),) = table.system.items()
+    values = table.values[name]
+    if value is None or values is None or table.failures:
+        why = [*table.metric_errors.values(), *map(describe, table.failures), "it is undefined"]
+        raise MetricError(f"{name} has no value: {why[0]}")
+    return value, values
 
 
 def load_run(path: str | Path) -> Run:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -180,3 +181,31 @@ def test_examples_of_the_page_on_python_run(containing: str, capsys):
     carry_out(block("python", containing, of="docs/python.md"))
     printed = capsys.readouterr().out
     assert "refclip_s" in printed if "predictions" in containing else printed.count("tensor(") == 2
+
+
+def test_lines_for_users_of_other_libraries_give_the_numbers_of_pycocoevalcap():
+    from pycocoevalcap.bleu.bleu import Bleu
+    from pycocoevalcap.cider.cider import Cider
+
+    gts = {"a": ["a dog runs on grass", "the dog is running"], "b": ["two cats sleep"], "c": ["a red bus", "a bus"]}
+    res = {"a": ["a dog is running"], "b": ["two cats on a bed"], "c": ["a red bus on a road"]}
+    refs, preds = list(gts.values()), [caption for (caption,) in res.values()]
+    names = {"capbench": capbench, "gts": gts, "res": res, "preds": preds, "target": refs, "refs": refs}
+    names |= {"candidates": preds, "mult_references": refs}
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+
+    def cells(library: str) -> list[list[str]]:
+        (row,) = re.findall(rf"^\| {library} \|(.*)\|(.*)\|$", page, flags=re.MULTILINE)
+        return [re.findall("`(.*?)`", cell) for cell in row]
+
+    def value(code: str) -> Any:
+        return eval(code, names)  # noqa: S307 - our own page
+
+    (update, compute), (bridge,) = cells("torchmetrics")
+    exec(bridge, names)  # noqa: S102 - our own page
+    value(update)
+    scores = value(cells("aac-metrics")[1][0])
+    ciders = [value(cells("pycocoevalcap")[1][0])[0], value(compute).item(), scores.system["cider"]]
+    bleus = [scores.system["bleu_4"], value(cells("evaluate")[1][0])["bleu_4"]]
+    assert ciders == pytest.approx([Cider().compute_score(gts, res)[0]] * 3, abs=1e-9)
+    assert bleus == pytest.approx([Bleu(4).compute_score(gts, res, verbose=0)[0][3]] * 2, abs=1e-9)

@@ -104,6 +104,8 @@ class RunSettings:
 def split_metrics(names: str | Sequence[str]) -> list[str]:
     """Return the names in texts, split at commas outside of ``[...]``."""
     texts = [names] if isinstance(names, str) else names
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise UsageError(f"a metric is named by a text, not by {wrong[0]!r:.80}", "As in metrics=['cider', 'bleu_4'].")
     return [name.strip() for text in texts for name in _BETWEEN.split(text) if name.strip()]
 
 

@@ -55,7 +55,9 @@ _CANDIDATES = frozenset({"candidate", "caption"})
 """Columns of the caption to score; the second is that of other harnesses (``bench import``)."""
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
 _HOW = "score(predictions=CAPTIONS, references=LISTS, images=IMAGES, metrics=...), or score(ROWS, metrics)."
-_HOW_BY_ID = "score(predictions={ID: [CAPTION]}, references={ID: [TEXT, ...]}, ...), or lists in order."
+_HOW_BY_ID = (
+    "score(predictions={ID: [CAPTION]}, references={ID: [TEXT, ...]}, ...), compute_score(GTS, RES, METRIC), or lists."
+)
 _NAMED_IDS = 3
 
 
@@ -214,6 +216,8 @@ def given_rows(rows: Rows | None, predictions: Column | None, references: Column
     """
     if (rows is None) == (predictions is None):
         raise UsageError(f"score needs rows or predictions{'' if rows is None else ', not both'}", _HOW)
+    if isinstance(rows, Mapping):
+        raise UsageError("rows are a list, not a mapping by id", _HOW_BY_ID)
     if rows is not None:
         if references is not None or images is not None:
             raise UsageError("rows contain their references and images; do not pass these separately", _HOW)
@@ -257,8 +261,15 @@ def _joined(columns: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
             more = f", and {len(missing) - _NAMED_IDS} more" if len(missing) > _NAMED_IDS else ""
             named = ", ".join(map(repr, missing[:_NAMED_IDS]))
             raise UsageError(f"'{name}' has no entry for {named}{more}", _HOW_BY_ID)
-    lists = {name: [column[identity] for identity in ids] for name, column in by_id.items()}
+    lists = {name: [_texts_of(column[identity]) for identity in ids] for name, column in by_id.items()}
     return {**lists, "id": list(ids), "candidate": list(map(_only, ids, lists["candidate"]))}
+
+
+def _texts_of(value: Any) -> Any:
+    """Return the texts of COCO's annotations (``{"caption": TEXT, ...}``), or any other value as it is."""
+    if isinstance(value, list) and value and all(isinstance(entry, Mapping) and "caption" in entry for entry in value):
+        return [entry["caption"] for entry in value]
+    return value
 
 
 def _only(identity: Any, captions: Any) -> str:
@@ -270,9 +281,11 @@ def _only(identity: Any, captions: Any) -> str:
 
 
 def _listed(name: str, column: Sequence[Any]) -> Sequence[Any]:
-    """Return a column; a reference that is one text becomes the list of it."""
+    """Return a column; a reference that is one text becomes the list of it, and a list of one caption the caption."""
     if isinstance(column, str | bytes):
         raise UsageError(f"'{name}' must be a list, not one text", _HOW)
+    if name == "candidate":
+        return [value[0] if isinstance(value, list | tuple) and len(value) == 1 else value for value in column]
     if name != "references":
         return list(column)
     return [[value] if isinstance(value, str) else value for value in column]

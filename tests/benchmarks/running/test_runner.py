@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from capbench.benchmarks.protocols.job import SHARD, SHARD_OF_IMAGES
 from capbench.benchmarks.running.plan import resolve_call
 from capbench.benchmarks.running.runner import prepare
 from capbench.cli.main import main
-from capbench.errors import UsageError
+from capbench.errors import MetricError, UsageError
 from capbench.metrics import NoCache
 from capbench.rows import BadRow
 
@@ -211,7 +212,9 @@ def test_mappings_of_ids_are_joined_and_scored_as_lists_are():
     listed = capbench.score(predictions=PREDICTIONS, references=REFERENCES, metrics=METRICS)
     # As pycocoevalcap has them: a list of one caption; in whatever order.
     references = dict(reversed(by_id(REFERENCES).items()))
-    for predictions in (by_id([[prediction] for prediction in PREDICTIONS]), by_id(PREDICTIONS)):
+    of_lists = [[prediction] for prediction in PREDICTIONS]
+    assert capbench.score(predictions=of_lists, references=REFERENCES, metrics=METRICS).system == listed.system
+    for predictions in (by_id(of_lists), by_id(PREDICTIONS)):
         joined = capbench.score(predictions=predictions, references=references, metrics=METRICS)
         assert joined.system == listed.system
         assert [row["id"] for row in joined] == list(predictions)
@@ -224,12 +227,53 @@ def test_mappings_of_ids_are_joined_and_scored_as_lists_are():
     assert values(of_ids, "clip_s") == values(of_lists, "clip_s")
 
 
+GTS = {
+    7: ["a dog is running", "the dog runs fast"],
+    8: ["two cats sleep", "two cats on a bed"],
+    "nine": ["a bus on a street", "a red bus"],
+}
+RES = {"nine": ["a red bus on a road"], 7: ["a dog runs"], 8: ["two cats asleep on a bed"]}
+
+
+@pytest.mark.parametrize(
+    ("released", "metric"),
+    [("cider.cider:Cider", "cider"), ("rouge.rouge:Rouge", "rouge_l"), ("bleu.bleu:Bleu", "bleu_4")],
+)
+def test_scorer_of_pycocoevalcap_gives_the_same_numbers_on_the_same_mappings(released: str, metric: str):
+    module, _, name = released.partition(":")
+    value, values = getattr(import_module(f"pycocoevalcap.{module}"), name)().compute_score(GTS, RES)
+    if metric == "bleu_4":
+        value, values = value[3], values[3]
+    annotated = [
+        {name: [{"image_id": name, "caption": text} for text in texts] for name, texts in texts_of.items()}
+        for texts_of in (GTS, RES)
+    ]
+    for gts, res in ((GTS, RES), annotated, (list(GTS.values()), [RES[name] for name in GTS])):
+        ours, of_captions = capbench.compute_score(gts, res, metric)
+        assert ours == pytest.approx(value, abs=1e-9)
+        assert of_captions.tolist() == pytest.approx(list(values), abs=1e-9)
+        assert capbench.score(predictions=res, references=gts, metrics=metric).system[metric] == pytest.approx(value)
+
+
+def test_scorer_says_why_there_is_no_number():
+    with pytest.raises(UsageError, match=r"id 8 must have exactly one caption, not \(\)"):
+        capbench.compute_score(GTS, {7: ["a dog"], "nine": ["a bus"]}, "cider")
+    with pytest.raises(MetricError, match="cider has no value: 1 × reference is an empty list"):
+        capbench.compute_score({**GTS, 7: []}, RES, "cider")
+    with pytest.raises(UsageError, match="takes one metric, not cider, length"):
+        capbench.compute_score(GTS, RES, "cider,length")
+    with pytest.raises(UsageError, match="a metric is named by a text, not by 7"):
+        capbench.score(list(GTS.values()), RES)
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
         ({"predictions": {"0": ["a", "b"]}}, r"id '0' must have exactly one caption, not \['a', 'b'\]"),
         ({"predictions": {"0": []}}, r"id '0' must have exactly one caption, not \[\]"),
-        ({"predictions": {"0": [{"caption": "a"}]}}, "id '0' must have exactly one caption"),
+        ({"predictions": {"0": [{"text": "a"}]}}, "id '0' must have exactly one caption"),
+        ({"rows": {"0": ["a"]}}, "rows are a list, not a mapping by id"),
+        ({"rows": {"0": ["a"]}, "references": {"0": ["a"]}}, "rows are a list, not a mapping by id"),
         ({"predictions": {"0": ["a"]}, "references": {}}, "'references' has no entry for '0'"),
         ({"predictions": {}, "references": {"0": ["a"]}}, "'candidate' has no entry for '0'"),
         ({"predictions": {"0": ["a"]}, "references": {0: ["a"]}}, "'candidate' has no entry for 0"),
