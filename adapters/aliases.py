@@ -4,7 +4,8 @@ A file of ``adapters/models`` holds one alias, whose name is the file's, or seve
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
 that its weights come from) and, all others, the adapter's arguments. One that begins with ``./`` is a file or
 folder next to the alias file. Models of open_clip are named by architecture and tag, as
-``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner.
+``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner. ``--model ViT-B-32``, an
+architecture of open_clip, takes any of its tags in ``pretrained``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -24,7 +26,7 @@ from ..paths import is_file
 from ..permissions import permitted, runs_code
 from ..rows import load_json
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
-from .arguments import parse_arguments
+from .arguments import RANDOM, parse_arguments, random_name
 from .contracts import Model, TrainableModel
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
@@ -180,8 +182,9 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     """Return the model that ``--model`` and ``--model_args`` name.
 
     Args:
-        model: An alias, an adapter's name, ``captions:FILE`` (for judges ``responses:FILE``), or a folder: with a
-            ``model.yaml``, as recipes make them, or with a checkpoint of open_clip or transformers.
+        model: An alias, an adapter's name, ``captions:FILE`` (for judges ``responses:FILE``), an architecture of
+            open_clip, ``hf-hub:OWNER/NAME`` of its models, or a folder: with a ``model.yaml``, as recipes make them,
+            or with a checkpoint of open_clip or transformers.
         model_args: ``key=value,key=value``, as in lm-eval, JSON, or a mapping; added to an alias's own.
 
     Raises:
@@ -205,18 +208,63 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         # Other weights have another source and name.
         others = [str(arguments[key]) for key in ("architecture", "pretrained") if key in arguments]
         name = str(arguments.get("name") or " ".join([spec.name, *others]))
-        source = "" if others else spec.source
-        return replace(spec, name=name, source=source, arguments={**spec.arguments, **arguments})
+        if others:
+            spec = replace(spec, source="", printed_as={}, published_as={})
+        return _marked(replace(spec, name=name, arguments={**spec.arguments, **arguments}))
     if adapter := _adapter_of_folder(Path(model).expanduser()):
         return resolve_model(adapter, {"name": Path(model).name, "pretrained": model, **arguments})
+    if model.startswith("hf-hub:"):
+        return resolve_model("open_clip", {"pretrained": model, **arguments})
+    if model.replace("/", "-") in _architectures():
+        return _of_architecture(model.replace("/", "-"), arguments)
     if model in adapters:
         names = (arguments.get(key) for key in ("name", "pretrained", "model", "path"))
-        return ModelSpec(str(next(filter(None, names), model)), model, arguments)
-    known = [*aliases, *adapters]
+        return _marked(ModelSpec(str(next(filter(None, names), model)), model, arguments))
+    known = [*aliases, *adapters, *_architectures()]
     raise UsageError(
         f"unknown model '{model}'.{did_you_mean(model, known)}",
         "'bench ls models' lists aliases and adapters; captions:FILE serves recorded captions.",
     )
+
+
+@cache
+def _architectures() -> frozenset[str]:
+    """Return the names of open_clip's architectures, without its import, which takes seconds."""
+    spec = find_spec("open_clip")
+    folder = Path(spec.origin).parent / "model_configs" if spec and spec.origin else ALIAS_FOLDER
+    return frozenset(path.stem for path in folder.glob("*.json"))
+
+
+def _of_architecture(architecture: str, arguments: dict[str, Any]) -> ModelSpec:
+    """Return an architecture of open_clip with the weights that ``pretrained`` names; an alias of both is that alias.
+
+    Raises:
+        UsageError: There is no ``pretrained``.
+    """
+    if not (pretrained := arguments.get("pretrained")):
+        import open_clip
+
+        raise UsageError(
+            f"--model {architecture} is an architecture of open_clip; its weights are not named",
+            "Add --model_args pretrained=TAG, a checkpoint file, or pretrained=random,seed=N. "
+            f"Tags: {', '.join(open_clip.list_pretrained_tags_by_model(architecture)) or 'none'}.",
+        )
+    both = {"architecture": architecture, "pretrained": pretrained}
+    for name, spec in list_aliases().items():
+        # One that sets more, such as an activation that the tag was not trained with, is another model.
+        if spec.adapter == "open_clip" and spec.arguments == both:
+            return resolve_model(name, {key: value for key, value in arguments.items() if key not in both})
+    is_tag = pretrained != RANDOM and not is_file(Path(str(pretrained)).expanduser())
+    name = {"name": f"{architecture}.{pretrained}".lower()} if is_tag else {}
+    return resolve_model("open_clip", {**name, **both, **arguments})
+
+
+def _marked(spec: ModelSpec) -> ModelSpec:
+    """Return a model whose name says that its weights are random, if they are."""
+    if spec.adapter != "open_clip" or spec.arguments.get("pretrained") != RANDOM:
+        return spec
+    name = spec.arguments.get("name") or spec.arguments.get("architecture", spec.name)
+    return replace(spec, name=random_name(str(name), spec.arguments.get("seed", 0)))
 
 
 def _adapter_of_folder(folder: Path) -> str:

@@ -16,6 +16,14 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^']|'')*'")
 _CLOSES = {"[": "]", "{": "}"}
 _HINT = 'A text with a comma stands in quotes: key="one, two". All can be JSON, too: \'{"key": "one, two"}\'.'
 
+RANDOM = "random"
+"""What ``pretrained`` names where weights are not trained but drawn."""
+
+
+def random_name(name: str, seed: int) -> str:
+    """Return what results call a model of random weights: by no name alone, which could be that of a trained one."""
+    return f"{name} (random weights, seed {seed})"
+
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """To YAML '2026-01-31' is a date; here it is text."""

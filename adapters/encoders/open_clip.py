@@ -15,6 +15,7 @@ from ...boundary import Boundary
 from ...errors import AdapterError, did_you_mean
 from ...hub import NotInCache, asked_once, require_repository, unreachable
 from ...rows import load_json
+from ..arguments import RANDOM, random_name
 from ..checkpoint_identity import checkpoint_digest
 from ..checkpoints import differing, first_line, first_of, mismatch, remedy_of_folder, tensor_shapes
 from ..contracts import Alias
@@ -99,7 +100,7 @@ class OpenClipSource:
         load: The tag or file for open_clip to load; None where ``model_name`` is enough.
         name: Of the architecture, for messages.
         configuration: The architecture.
-        checkpoint: The file with the weights.
+        checkpoint: The file with the weights; None where these are random.
         tag: The tag or hub id that it was known by; none for files.
         quick_tag: Whether the tag was trained with QuickGELU, of which open_clip itself only warns.
     """
@@ -108,7 +109,7 @@ class OpenClipSource:
     load: str | None
     name: str
     configuration: Mapping[str, Any]
-    checkpoint: Path
+    checkpoint: Path | None
     tag: str = ""
     quick_tag: bool = False
 
@@ -132,7 +133,7 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
         AdapterError: There is no such model, or it cannot be downloaded.
     """
     path = Path(pretrained).expanduser()
-    if pretrained.startswith(_HUB) or path.is_dir():
+    if pretrained.startswith(_HUB) or (path.is_dir() and pretrained != RANDOM):
         if architecture is not None:
             raise AdapterError(
                 f"architecture={architecture}: {pretrained} has its own, in {_CONFIGURATION}.",
@@ -146,6 +147,8 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
             "Set it, as in architecture=ViT-B-32,pretrained=laion2b_s34b_b79k.",
         )
     name, configuration = _architecture(architecture)
+    if pretrained == RANDOM:
+        return OpenClipSource(name, None, name, configuration, None)
     if path.is_file():
         return OpenClipSource(name, str(path), name, configuration, path)
     return _find_tag(name, configuration, pretrained)
@@ -162,7 +165,7 @@ def require_tag(tag: str, architecture: str | None, repository: str) -> None:
     Raises:
         AdapterError: The hub does not answer, and its cache has nothing of the repository.
     """
-    if architecture is None or Path(tag).expanduser().exists():
+    if architecture is None or tag == RANDOM or Path(tag).expanduser().exists():
         return
     try:
         require_repository(repository)
@@ -370,7 +373,8 @@ class OpenClipEncoder(OpenClipTowers):
 
     Args:
         pretrained: A tag of the architecture (``laion2b_s34b_b79k``), a checkpoint file, a folder with
-            ``open_clip_config.json`` and weights, or a hub id (``hf-hub:org/name``).
+            ``open_clip_config.json`` and weights, a hub id (``hf-hub:org/name``), or ``random``: weights as open_clip
+            draws them, a baseline that knows nothing, which its name and record say.
         architecture: Such as ``ViT-B-32``, or a JSON file in open_clip's form; for tags and checkpoint files.
         dtype: ``fp32``, ``fp16``, ``bf16``, or ``released``: ``fp16`` on a GPU, else ``fp32``, as OpenAI's
             ``clip.load`` has it.
@@ -382,6 +386,7 @@ class OpenClipEncoder(OpenClipTowers):
         quick_gelu: Whether activations are QuickGELU. By default as the tag was trained, or else as the
             architecture says.
         peft: Folder of an adapter such as LoRA (needs peft), which is added to the weights.
+        seed: Of weights that are ``random``.
         lora_alpha: What LoRA weights inside the checkpoint are scaled by, times their rank (DAC, SVLC: 1).
         name: How results call the model.
 
@@ -395,10 +400,17 @@ class OpenClipEncoder(OpenClipTowers):
     quick_gelu: bool | None = None
     peft: str | None = None
     lora_alpha: float | None = None
+    seed: int = 0
     takes_released = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.pretrained == RANDOM:
+            if not isinstance(self.seed, int) or self.seed < 0:
+                raise AdapterError(f"seed={self.seed} is not a whole number, 0 or above.")
+            self.name = random_name(self.name or str(self.architecture), self.seed)
+        elif self.seed:
+            raise AdapterError(f"seed={self.seed}: the weights of {self.pretrained} are not random.", "Leave it out.")
         self.name = self.name or self.pretrained
         self._source = find_source(str(self.pretrained), self.architecture)
         self._quick_gelu = self._source.quick_gelu if self.quick_gelu is None else self.quick_gelu
@@ -406,16 +418,17 @@ class OpenClipEncoder(OpenClipTowers):
         if isinstance(vision.get("layers"), int):
             # A vision transformer of OpenAI's kind; other towers have no such number.
             self._head_width = int(vision.get("head_width", 64))
-        if not self._source.tag:
+        if not self._source.tag and self._source.checkpoint:
             self._tokenizer_files = sorted(self._source.checkpoint.parent.glob("tokenizer*.json"))
         self._tuned = {
             **({"peft": peft_checkpoint(self.peft)} if self.peft else {}),
             **({"lora_alpha": self.lora_alpha} if self.lora_alpha is not None else {}),
         }
-        model = _load(self._source, self.dtype, self._device, self._quick_gelu, self.lora_alpha)
+        settings = (self._device, self._quick_gelu, self.lora_alpha, self.seed)
+        model = _load(self._source, self.dtype, *settings)
         if self.peft:
             # Added in single precision, regardless of the model's precision.
-            exact = _load(self._source, "fp32", self._device, self._quick_gelu, self.lora_alpha)
+            exact = _load(self._source, "fp32", *settings)
             model.load_state_dict(merged_with_peft(exact, self.peft).state_dict())
         pixels = open_clip_transform(model.visual.preprocess_cfg, self.transform, self._device)
         self._take(model, _load_tokenizer(self._source, getattr(model, "text", None)), pixels)
@@ -446,46 +459,54 @@ class OpenClipEncoder(OpenClipTowers):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights, the architecture and all that was done with them."""
+        checkpoint = self._source.checkpoint
         return {
             **super().fingerprint(),
             "adapter": "open_clip",
             "architecture": dict(self._source.configuration),
             "pretrained": self._source.tag,
-            "checkpoint": f"sha256:{checkpoint_digest(self._source.checkpoint)}",
+            "checkpoint": f"sha256:{checkpoint_digest(checkpoint)}" if checkpoint else f"random, seed {self.seed}",
             "activation": "QuickGELU" if self._quick_gelu else "GELU",
             **self._tuned,
         }
 
 
-def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: bool, lora_alpha: float | None) -> Any:
+def _load(
+    source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: bool, lora_alpha: float | None, seed: int
+) -> Any:
     import open_clip
+    import torch
     from open_clip.factory import load_state_dict
 
-    shapes = tensor_shapes(source.checkpoint)
+    shapes = tensor_shapes(source.checkpoint) if source.checkpoint else {}
     text = source.configuration.get("text_cfg", {})
     # Towers of transformers, and of CoCa, cannot keep a part of themselves in single precision.
     is_pure = dtype != "fp32" and ("hf_model_name" in text or text.get("embed_cls"))
     state = None
-    if any("lora_" in name for name in shapes):
+    if source.checkpoint and any("lora_" in name for name in shapes):
         loaded: Any = load_state_dict(str(source.checkpoint), weights_only=True)
         state = merged_with_lora(loaded, lora_alpha, source.checkpoint)
     elif lora_alpha is not None:
         raise AdapterError(
-            f"lora_alpha={lora_alpha}: checkpoint {source.checkpoint} holds no LoRA weights.", "Leave it out."
+            f"lora_alpha={lora_alpha}: checkpoint {source.checkpoint or RANDOM} holds no LoRA weights.", "Leave it out."
         )
+    is_drawn = source.checkpoint is None or state is not None
     disabled = logging.root.manager.disable
     try:
-        if state is not None:
-            # open_clip warns of random weights, in whose place those of the checkpoint are put.
+        if is_drawn:
+            # open_clip warns of random weights: these are asked for, or those of the checkpoint are put in their place.
             logging.disable(logging.WARNING)
-        with source.loading():
+        with source.loading(), torch.random.fork_rng(devices=[]):
+            if source.checkpoint is None:
+                torch.default_generator.manual_seed(seed)
             model = open_clip.create_model(
                 source.model_name,
-                source.load if state is None else None,
-                load_weights=state is None,
+                None if is_drawn else source.load,
+                load_weights=not is_drawn,
                 precision=f"pure_{dtype}" if is_pure else dtype,
                 device=device,
-                require_pretrained=state is None,
+                require_pretrained=not is_drawn,
+                pretrained_text=source.checkpoint is not None,
                 force_quick_gelu=quick_gelu,
                 quick_gelu=quick_gelu,
             )
@@ -494,6 +515,8 @@ def _load(source: OpenClipSource, dtype: str, device: torch.device, quick_gelu: 
     except Exception as error:
         # open_clip, timm and transformers raise errors of any type for a configuration or a checkpoint; open_clip one
         # without a word where position embeddings have another width.
+        if source.checkpoint is None:
+            raise AdapterError(f"open_clip {source.name}: {first_line(error)}", _DOWNLOAD) from error
         why = mismatch(str(error)) or "its position embeddings have another width"
         raise _does_not_fit(source, why) from error
     finally:

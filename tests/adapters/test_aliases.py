@@ -131,6 +131,45 @@ def test_other_weights_than_an_aliass_own_come_from_elsewhere():
     assert resolve_model("rn50.cc12m", "architecture=RN101").source == ""
 
 
+def test_every_tag_of_open_clip_is_a_model_by_its_architecture():
+    every = open_clip.list_pretrained()
+    assert len(every) > 190
+    names = set()
+    for architecture, tag in every:
+        spec = resolve_model(architecture, {"pretrained": tag, "dtype": "bf16"})
+        assert spec.adapter == "open_clip"
+        assert spec.arguments.keys() - {"name"} == {"architecture", "pretrained", "dtype"}
+        assert (spec.arguments["architecture"], spec.arguments["pretrained"]) == (architecture, tag)
+        names.add(spec.name)
+    assert len(names) == len(every)
+    assert {"openai-clip-vit-b-32", "rn50.openai", "vit-b-32.laion2b_s34b_b79k"} <= names
+    # An alias with another activation than the tag's is not the tag.
+    assert resolve_model("RN50", "pretrained=cc12m").arguments.keys().isdisjoint({"quick_gelu"})
+
+
+def test_models_of_open_clip_are_named_as_its_users_name_them(captions: Path):
+    assert resolve_model("ViT-B/32", "pretrained=openai") == resolve_model("openai-clip-vit-b-32")
+    hub = resolve_model("hf-hub:laion/CLIP", "dtype=bf16")
+    assert (hub.adapter, hub.arguments) == ("open_clip", {"pretrained": "hf-hub:laion/CLIP", "dtype": "bf16"})
+    assert resolve_model("ViT-B-32", {"pretrained": str(captions)}).name == str(captions)
+    with pytest.raises(UsageError, match="its weights are not named") as caught:
+        resolve_model("ViT-B-32")
+    assert "Tags: openai, laion400m_e31, " in (caught.value.hint or "")
+    with pytest.raises(UsageError, match="Did you mean 'ViT-B-32'"):
+        resolve_model("ViT-B32")
+
+
+@pytest.mark.parametrize("model", ["ViT-B-32", "openai-clip-vit-b-32", "open_clip"])
+def test_random_weights_have_no_name_nor_printed_numbers_of_trained_ones(model: str):
+    spec = resolve_model(model, "architecture=ViT-B-32,pretrained=random,seed=3")
+    assert spec.name == "ViT-B-32 (random weights, seed 3)"
+    assert (spec.source, spec.printed_as, spec.published_as) == ("", {}, {})
+    assert resolve_model(model, "architecture=ViT-B-32,pretrained=random,name=CLIP").name == (
+        "CLIP (random weights, seed 0)"
+    )
+    spec.check()
+
+
 def served(model: RecordedCaptions, document: str) -> str:
     (batch,) = model.stream([CaptionRequest(document, None, "")])
     return batch.captions[0].text

@@ -16,6 +16,7 @@ from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
 from tiny_images import COLOURS, encoded
 
 from capbench.adapters import ImageHandle, adapters
+from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, DataError
 
 _TEXTS = [
@@ -140,6 +141,51 @@ def test_tag_of_a_plain_architecture_gets_the_activation_that_it_was_trained_wit
     assert fingerprint["image"]["mean"] == (0.4, 0.5, 0.6)
     same = adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture="tiny-plain", quick_gelu=True)
     assert np.array_equal(next(encoder.texts(["a dog"])).vectors[0], next(same.texts(["a dog"])).vectors[0])
+
+
+def test_openais_tag_of_a_plain_architecture_gives_the_features_of_released_clip(tiny_clip, load, monkeypatch):
+    # open_clip builds ViT-B-32 with GELU, and only warns of a tag that was trained with QuickGELU.
+    plain = {key: value for key, value in ARCHITECTURE.items() if key != "quick_gelu"}
+    monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "ViT-B-32", plain)
+    entry = open_clip.get_pretrained_cfg("ViT-B-32", "openai")
+    tags = {"openai": {**{k: v for k, v in entry.items() if k not in ("hf_hub", "url")}, "file": tiny_clip.checkpoint}}
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "ViT-B-32", tags)
+    encoder = resolve_model("ViT-B-32", "pretrained=openai,device=cpu").load()
+    # Those of the folder have the values of released code: tests/metrics/test_clip_s.py.
+    released, gelu = load(device="cpu"), load(device="cpu", quick_gelu=False)
+    assert np.array_equal(stacked(encoder.texts(_TEXTS)), stacked(released.texts(_TEXTS)))
+    assert not np.allclose(stacked(gelu.texts(_TEXTS)), stacked(released.texts(_TEXTS)), atol=1e-3)
+
+
+def test_random_weights_are_those_of_their_seed_and_never_bear_a_models_name(tiny_clip: TinyClip, tmp_path: Path):
+    architecture = str(tiny_clip.architecture)
+
+    def drawn(seed: int, **arguments: Any) -> Any:
+        return adapters["open_clip"](pretrained="random", architecture=architecture, seed=seed, **arguments)
+
+    def texts(encoder: Any) -> np.ndarray:
+        return stacked(encoder.texts(_TEXTS))
+
+    state = torch.get_rng_state()
+    first = drawn(1, name="mine")
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.rand(7)
+    assert np.array_equal(texts(drawn(1)), texts(first))
+    assert not np.allclose(texts(drawn(2)), texts(first))
+    assert first.name == "mine (random weights, seed 1)"
+    assert drawn(2).name == f"{architecture} (random weights, seed 2)"
+    fingerprint = first.fingerprint()
+    assert (fingerprint["checkpoint"], fingerprint["pretrained"]) == ("random, seed 1", "")
+    assert drawn(2).fingerprint() != fingerprint == drawn(1).fingerprint()
+    # open_clip's own, as it draws them.
+    torch.manual_seed(1)
+    theirs = open_clip.create_model("tiny-clip", pretrained=None)
+    assert torch.equal(first._model.text_projection, theirs.text_projection)
+    for seed in (-1, "one"):
+        with pytest.raises(AdapterError, match=f"seed={seed} is not a whole number, 0 or above"):
+            drawn(seed)
+    with pytest.raises(AdapterError, match="are not random"):
+        adapters["open_clip"](pretrained=str(tiny_clip.checkpoint), architecture=architecture, seed=1)
 
 
 def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path):
