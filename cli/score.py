@@ -109,6 +109,7 @@ def run(options: argparse.Namespace) -> int:
         *(f"{outcome(failure)}: {describe(failure)}" for failure in result.failures),
         *(f"counted as empty: {describe(empty)}" for empty in result.empty),
         *(f"remark: {describe(remark)}" for remark in result.remarks),
+        *result.truncations(),
         *(f"metric {metric} failed: {reason}" for metric, reason in result.metric_errors.items()),
         *without_caption,
     )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from math import inf
 
 import numpy as np
@@ -11,6 +15,7 @@ from .items import Items, Scores
 from .vectors.features import Features, image_features, over_context, text_features
 
 PROMPT = "A photo depicts "
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
 
 # Pairs of vectors that are multiplied at once: two times 50 MB at 768 float32.
 _PAIRS_AT_ONCE = 16_384
@@ -22,28 +27,36 @@ class ClipS(Metric):
     As released: ``prompt`` and the caption, not preprocessed, are truncated to the model's context. The value
     is 0 to ``w``.
 
-    ``Scores.parts``: ``image [n]``, the value; ``truncated [n]``, 1 where prompt and caption have more
-    tokens than the model takes, else 0.
+    ``Scores.parts``: ``image [n]``, the value; ``truncated [n]``, 1 where prompt and caption, or one of its
+    sentences, have more tokens than the model takes, else 0.
 
     Args:
         w: Factor of the cosine.
         prompt: What stands before each text.
+        sentences: Whether the cosine is the mean of those of the caption's sentences, each behind ``prompt``. They end
+            at ``.``, ``!`` or ``?`` before white space, and at line breaks.
 
     Raises:
-        ValueError: ``w`` is not a positive number.
+        ValueError: ``w`` is not a positive number, or ``sentences`` not true or false.
     """
 
+    sentences = False
     label = "CLIP-S"
     range = (0.0, 2.5)
     needs = frozenset({"image", "encoder"})
     encoder_family = "clip"
     source = "Hessel et al., EMNLP 2021, section 3; jmhessel/clipscore clipscore.py"
 
-    def __init__(self, w: float = 2.5, prompt: str = PROMPT) -> None:
+    def __init__(self, w: float = 2.5, prompt: str = PROMPT, sentences: bool = False) -> None:
         if not isinstance(w, int | float) or not 0 < w < inf:
             raise ValueError(f"'w' must be a positive number, not {w!r}")
+        if not isinstance(sentences, bool):
+            raise ValueError(f"'sentences' must be true or false, not {sentences!r}")
         self.w = w
         self.prompt = prompt
+        if sentences:
+            # Only then it is part of the fingerprint.
+            self.sentences = True
         self.range = (0.0, float(w))
 
     def score(self, items: Items, context: Context) -> Scores:
@@ -53,14 +66,12 @@ class ClipS(Metric):
             MetricError: The items have no images, or the context has no encoder.
             AdapterError: The encoder failed as a whole.
         """
-        candidates = [self.prompt + candidate for candidate in items.candidates]
-        image, _, failures, remarks = self._compare(items, candidates, context)
-        truncated = over_context(candidates, context).astype(np.float64)
-        parts = {"image": image, "truncated": truncated}
+        image, _, failures, remarks = self._compare(items, items.candidates, context)
+        parts = {"image": image, "truncated": self._truncated(items.candidates, context)}
         return Scores(values=image, parts=parts, failures=failures, remarks=remarks)
 
     def _compare(
-        self, items: Items, texts: list[str], context: Context
+        self, items: Items, texts: Sequence[str], context: Context
     ) -> tuple[np.ndarray, Features, dict[int, str], dict[int, str]]:
         """Encode images and texts, and compare each candidate with its image.
 
@@ -77,7 +88,7 @@ class ClipS(Metric):
         # Items of one image share its handle: encoded bytes are hashed once.
         position = {handle: number for number, handle in enumerate(dict.fromkeys(handles.values()))}
         images = image_features(list(position), context)
-        features = text_features(texts, context)
+        features = self._text_features(texts, context)
         rows = np.full(len(items), -1, dtype=np.int64)
         failures = {item: reason for item, reason in features.failures.items() if item < len(items)} | videos
         remarks: dict[int, str] = {}
@@ -91,6 +102,38 @@ class ClipS(Metric):
         cosines = _cosines(images.vectors, rows, features.vectors, features.rows[: len(items)])
         return self.w * np.maximum(cosines, 0.0), features, failures, remarks
 
+    def _inputs(self, texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
+        """Return what the encoder reads of texts, and the position of the first input of each."""
+        pieces = [_sentences_of(text) if self.sentences else [text] for text in texts]
+        starts = np.cumsum([0, *map(len, pieces[:-1])], dtype=np.int64)[: len(pieces)]
+        return [self.prompt + piece for piece in chain.from_iterable(pieces)], starts
+
+    def _truncated(self, texts: Sequence[str], context: Context) -> np.ndarray:
+        """Return ``[n]`` 1 where an input of a text is longer than the encoder's context, else 0."""
+        inputs, starts = self._inputs(texts)
+        return np.maximum.reduceat(over_context(inputs, context).astype(np.float64), starts)
+
+    def _text_features(self, texts: Sequence[str], context: Context) -> Features:
+        """Return the features of texts; of sentences, the mean of their unit vectors, so that products are means."""
+        inputs, starts = self._inputs(texts)
+        features = text_features(inputs, context)
+        if not self.sentences:
+            return features
+        counts = np.diff([*starts, len(inputs)])
+        means = np.add.reduceat(features.of_inputs(), starts) / counts[:, None].astype(np.float32)
+        text_of = np.repeat(np.arange(len(texts)), counts)
+        failures: dict[int, str] = {}
+        for position in sorted(features.failures):
+            failures.setdefault(int(text_of[position]), features.failures[position])
+        rows = np.arange(len(texts))
+        rows[list(failures)] = -1
+        return replace(features, vectors=means, rows=rows, failures=failures)
+
+
+def _sentences_of(caption: str) -> list[str]:
+    pieces = [piece for piece in _SENTENCE_END.split(caption) if any(map(str.isalnum, piece))]
+    return pieces or [caption]
+
 
 class RefClipS(ClipS):
     """The harmonic mean of CLIP-S and the largest cosine of the caption with a reference.
@@ -101,14 +144,15 @@ class RefClipS(ClipS):
     there is none. References go in as the caption does: behind ``prompt``, cut to the model's context.
 
     ``Scores.parts``: ``image [n]``, CLIP-S; ``references [n]``, the second term, -1 to 1; ``truncated [n]``,
-    1 where prompt and caption have more tokens than the model takes, else 0.
+    as of ``ClipS``.
 
     Args:
         w: Factor of the cosine with the image; it changes ranks.
         prompt: What stands before each text.
+        sentences: As of ``ClipS``; the cosine with a reference is the mean over pairs of their sentences.
 
     Raises:
-        ValueError: ``w`` is not a positive number.
+        ValueError: ``w`` is not a positive number, or ``sentences`` not true or false.
     """
 
     label = "RefCLIP-S"
@@ -116,17 +160,16 @@ class RefClipS(ClipS):
     needs = frozenset({"image", "references", "encoder"})
     source = "Hessel et al., EMNLP 2021, section 3; jmhessel/clipscore clipscore.py"
 
-    def __init__(self, w: float = 2.5, prompt: str = PROMPT) -> None:
-        super().__init__(w, prompt)
+    def __init__(self, w: float = 2.5, prompt: str = PROMPT, sentences: bool = False) -> None:
+        super().__init__(w, prompt, sentences)
         self.range = RefClipS.range
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``ClipS.score``."""
         reference_sets, set_of_item = items.reference_sets
-        candidates = [self.prompt + candidate for candidate in items.candidates]
-        references = [self.prompt + text for texts in reference_sets for text in texts]
+        references = [text for texts in reference_sets for text in texts]
         # In one go, as captions of one image are often references of another.
-        image, texts, failures, remarks = self._compare(items, [*candidates, *references], context)
+        image, texts, failures, remarks = self._compare(items, [*items.candidates, *references], context)
         set_sizes = np.array([len(references) for references in reference_sets], dtype=np.int64)
         text, text_failures = _best_reference(texts, set_sizes, set_of_item)
         failures = text_failures | failures
@@ -137,7 +180,7 @@ class RefClipS(ClipS):
             failures.setdefault(
                 item, f"the terms {image[item]:g} (image) and {text[item]:g} (references) have no harmonic mean"
             )
-        parts = {"image": image, "references": text, "truncated": over_context(candidates, context).astype(np.float64)}
+        parts = {"image": image, "references": text, "truncated": self._truncated(items.candidates, context)}
         return Scores(values=values, parts=parts, failures=failures, remarks=remarks)
 
 

@@ -14,9 +14,10 @@ class PacS(ClipS):
     Args:
         w: Factor of the cosine.
         prompt: What stands before each text.
+        sentences: As of ``ClipS``.
 
     Raises:
-        ValueError: ``w`` is not a positive number.
+        ValueError: ``w`` is not a positive number, or ``sentences`` not true or false.
     """
 
     label = "PAC-S"
@@ -24,8 +25,8 @@ class PacS(ClipS):
     encoder_family = "pac"
     source = "Sarto et al., CVPR 2023 and IJCV 2025; aimagelab/pacscore evaluation/pac_score/pac_score.py"
 
-    def __init__(self, w: float = 2.0, prompt: str = PROMPT) -> None:
-        super().__init__(w, prompt)
+    def __init__(self, w: float = 2.0, prompt: str = PROMPT, sentences: bool = False) -> None:
+        super().__init__(w, prompt, sentences)
 
 
 class RefPacS(RefClipS):
@@ -37,14 +38,15 @@ class RefPacS(RefClipS):
     Args:
         w: Factor of the cosine with the image.
         prompt: What stands before each text.
+        sentences: As of ``ClipS``.
 
     Raises:
-        ValueError: ``w`` is not a positive number.
+        ValueError: ``w`` is not a positive number, or ``sentences`` not true or false.
     """
 
     label = "RefPAC-S"
     encoder_family = "pac"
     source = "Sarto et al., CVPR 2023 and IJCV 2025; aimagelab/pacscore compute_correlations.py"
 
-    def __init__(self, w: float = 2.0, prompt: str = PROMPT) -> None:
-        super().__init__(w, prompt)
+    def __init__(self, w: float = 2.0, prompt: str = PROMPT, sentences: bool = False) -> None:
+        super().__init__(w, prompt, sentences)

@@ -11,6 +11,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...adapters.images.handles import as_png, is_decoded
 from ...boundary import Boundary
 from ...errors import DataError, UsageError
@@ -129,7 +131,7 @@ def score_rows(
     collected = scored.corpus.collected
     table = ScoreTable(
         {}, {}, {}, dict(scored.counts), summarise(failures.entries), summarise(failures.empty), {},
-        summarise(scored.remarks), scored.corpus.columns, {},
+        summarise(scored.remarks), scored.corpus.columns, {}, {},
     )  # fmt: skip
     for planned, metric in zip(metrics, scored.metrics, strict=True):
         table.system[metric.name] = metric.value_of_all(collected.weights)
@@ -138,6 +140,9 @@ def score_rows(
         table.values[metric.name] = None if metric.scores is None else collected.of_samples(metric.scores.values)
         if metric.scores is None:
             table.metric_errors[metric.name] = metric.error
+        elif (cut := metric.scores.parts.get("truncated")) is not None:
+            is_cut = (cut > 0) & np.isfinite(metric.scores.values)
+            table.truncated[metric.name] = int(np.count_nonzero(collected.of_samples(is_cut)))
     return table
 
 

@@ -36,6 +36,7 @@ class ScoreTable:
         metric_errors: Metrics that failed as a whole, with the reason.
         remarks: Unusual steps in reading the input; as ``failures``.
         columns: Yields the columns of the rows, shard by shard.
+        truncated: Number of scored captions that were cut to the encoder's context, by metrics that know it.
         values: Value of each row by each metric, not finite where it has none; None where the metric failed.
     """
 
@@ -49,6 +50,7 @@ class ScoreTable:
     remarks: list[FailureSummary]
     columns: Callable[[], Iterator[Mapping[str, Sequence[Any]]]]
     values: dict[str, np.ndarray | None]
+    truncated: dict[str, int]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, without all of them in memory."""
@@ -86,6 +88,15 @@ class ScoreTable:
             for name, value in self.system.items()
         ]
 
+    def truncations(self) -> list[str]:
+        """Return a line for each metric that saw only the beginning of some captions."""
+        return [
+            f"{name}: {cut:,} of {self.counts[name]:,} captions ({cut / self.counts[name]:.1%}) are longer than the "
+            "encoder's context and were cut"
+            for name, cut in self.truncated.items()
+            if cut
+        ]
+
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: the values of metrics, the first captions, and the excluded rows."""
         from ..tables.text import html_lines, html_output, html_table
@@ -94,6 +105,7 @@ class ScoreTable:
         first = [{name: _shown(value) for name, value in row.items()} for row in islice(self, _FIRST)]
         lines = [f"{outcome(failure)}: {describe(failure)}" for failure in self.failures]
         lines += [f"counted as empty: {describe(entry)}" for entry in self.empty]
+        lines += self.truncations()
         lines += [f"metric {name} failed: {reason}" for name, reason in self.metric_errors.items()]
         return html_output(
             html_table(shown, ("metric", "label", "aggregation")),

@@ -222,6 +222,18 @@ def test_images_of_a_folder_are_found_by_the_names_of_captions(bench, tool: str,
     assert row["value"] == listed.system["refclip_s"] != 0
 
 
+def test_share_of_captions_that_were_cut_is_shown_and_sentences_are_not_cut(bench, photographs: Path):
+    long = {"7": "a red square . \n" * 60, "8": "a blue circle"}
+    Path("long.json").write_text(json.dumps(long))
+    metrics = ("--metrics", "clip_s,clip_s[sentences=true]", "--model", "shapes-clip")
+    said = bench("score", "long.json", *metrics, "--image_dir", photographs).succeeded().err
+    assert "\nclip_s: 1 of 2 captions (50.0%) are longer than the encoder's context and were cut\n" in f"\n{said}"
+    assert "clip_s[sentences=true]: " not in said
+    # One that has no score counts neither here.
+    Path("long.json").write_text(json.dumps({"7 missing": long["7"], "8": long["8"]}))
+    assert "were cut" not in bench("score", "long.json", *metrics, "--image_dir", photographs).succeeded().err
+
+
 def test_names_that_lead_nowhere_are_said(bench, photographs: Path):
     captions, *references = files_of("clipscore")
     Path(captions).write_text(json.dumps({**FILES["clipscore"][0], "cat": "a cat"}))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from clip_golden import GOLDEN, assert_golden, assert_same_weights, drawn_items, flickr8k_items
 from named_features import NamedFeatures
-from tiny_clip import TinyClip, tiny_state_dict
+from tiny_clip import ARCHITECTURE, TinyClip, tiny_state_dict
+from tiny_images import noise_png
 
 from capbench.adapters import Encoder, ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
+from capbench.adapters.encoders.pac import PacEncoder
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.clip_s import ClipS, RefClipS
@@ -139,6 +143,55 @@ def test_the_part_that_says_truncated_counts_the_prompt():
         assert scores.parts["truncated"].tolist() == truncated
 
 
+SENTENCES = {
+    "any": [2.0, 0.0], "like.": [3.0, 4.0], "across": [0.0, 1.0], "opposite!": [-5.0, 0.0], "like. across": [1.0, 0.0],
+    "v 1.5 is one": [0.0, 2.0],
+}  # fmt: skip
+
+
+def test_sentences_are_scored_one_by_one_and_their_cosines_averaged():
+    table = NamedFeatures(SENTENCES)
+    items = table_items(
+        ("like. across", ("like.  across", "across")),
+        ("like.\nacross", ("across\n\nopposite!",)),
+        ("v 1.5 is one", ("across",)),
+        ("opposite! ...", ("like.",)),
+        ("like. unheard", ("like.",)),
+    )
+    scores = RefClipS(prompt="", sentences=True).score(items, Context(encoder=table))
+    # Cosines of sentences: "like." (.6, .8) and "across" (0, 1) with the image (1, 0), and with each other.
+    np.testing.assert_allclose(scores.parts["image"], 2.5 * np.array([0.3, 0.3, 0, 0, np.nan]), atol=1e-6)
+    np.testing.assert_allclose(
+        scores.parts["references"], [max(1 + 1 + 2 * 0.8, 2 * (0.8 + 1)) / 4, (0.8 - 0.6 + 1 + 0) / 4, 1, -0.6, np.nan],
+        atol=1e-6,
+    )  # fmt: skip
+    assert scores.failures == {4: "text: cannot be read"}
+    assert scores.parts["truncated"].tolist() == [0, 0, 1, 0, 0]
+    whole = ClipS(prompt="").score(items.subset(np.array([0])), Context(encoder=table))
+    assert whole.values == pytest.approx(2.5)
+    with pytest.raises(ValueError, match="'sentences' must be true or false, not 1"):
+        PacS(sentences=1)
+
+
+@pytest.mark.parametrize(("adapter", "metric"), [("open_clip", ClipS), ("pac", PacS)])
+def test_encoder_of_more_than_77_tokens_reads_long_captions_whole(adapter: str, metric, tmp_path: Path):
+    text = {**ARCHITECTURE["text_cfg"], "context_length": 248}
+    architecture = tmp_path / "tiny-248.json"
+    architecture.write_text(json.dumps({**ARCHITECTURE, "text_cfg": text}))
+    encoder = OpenClipEncoder("random", str(architecture), device="cpu")
+    if adapter == "pac":
+        torch.save({"state_dict": encoder.to_trainable().module.state_dict()}, tmp_path / "pac.pth")
+        encoder = PacEncoder(str(tmp_path / "pac.pth"), device="cpu", quick_gelu=True)
+    image = ImageHandle(noise_png(1))
+    captions = ["a dog runs " * 40 + end for end in ("fast", "slow")] + ["a dog " * 200]
+    items = golden_items(captions, [()] * 3, images=[image] * 3)
+    scores = metric().score(items, Context(encoder=encoder))
+    assert encoder.context_length == 248
+    assert scores.parts["truncated"].tolist() == [0, 0, 1]
+    vectors = [next(encoder.texts([f"A photo depicts {caption}"])).vectors[0] for caption in captions[:2]]
+    assert abs(vectors[0] - vectors[1]).max() > 1e-4
+
+
 def test_many_items_have_the_values_of_few(encoder: Encoder, drawn: Items):
     """Enough pairs that they are not multiplied at once."""
     which = np.resize(np.arange(len(drawn)), 20_000)
@@ -163,5 +216,11 @@ def test_w_is_a_positive_number(w: float):
 
 def test_settings_are_in_the_fingerprint():
     names = ["clip_s", "refclip_s"]
-    built = [build_metric(name, settings) for name in names for settings in ({}, {"w": 2.0}, {"prompt": ""})]
+    built = [
+        build_metric(name, settings)
+        for name in names
+        for settings in ({}, {"w": 2.0}, {"prompt": ""}, {"sentences": True})
+    ]
     assert len({str(metric.fingerprint()) for metric in built}) == len(built)
+    # Runs that were recorded before there was the setting keep theirs.
+    assert "sentences" not in built[0].fingerprint()
