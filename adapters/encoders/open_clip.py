@@ -496,7 +496,7 @@ def _load(
         if is_drawn:
             # open_clip warns of random weights: these are asked for, or those of the checkpoint are put in their place.
             logging.disable(logging.WARNING)
-        with source.loading(), torch.random.fork_rng(devices=[]):
+        with source.loading(), torch.random.fork_rng(devices=[], enabled=source.checkpoint is None):
             if source.checkpoint is None:
                 torch.default_generator.manual_seed(seed)
             model = open_clip.create_model(
