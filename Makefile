@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Oldest and newest that exported tasks run in, for tests; constraints.txt has the one of .venv.
+LM_EVAL := 0.4.11 0.5.0.dev1
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 
 # Compiled modules are kept, even where the environment says otherwise: a process that has to compile torch and
@@ -36,6 +38,8 @@ $(READY): pyproject.toml constraints.txt
 	@echo "setting up: .venv (several GB are fetched the first time)"
 	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
 	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
+	@for version in $(LM_EVAL); do $(UV) pip install --quiet --python $(BIN)/python --no-deps --prerelease allow \
+		--target .venv/lm_eval/$$version lm_eval==$$version || exit 1; done
 	@touch $@
 
 demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and the shapes world; downloads no data

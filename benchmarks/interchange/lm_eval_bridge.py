@@ -92,7 +92,8 @@ class LmEvalTask:
         self._count = 0
         self._handles: list[ImageHandle | VideoHandle | None] = []
         self._unreadable: set[int] = set()
-        self._aggregated: tuple[list[Any], dict[str, float]] = ([], {})
+        self._answers = _Answers()
+        self._aggregated: tuple[list[_Answers], dict[str, float]] = ([], {})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LmEvalTask:
         # lm-eval deep-copies a task's configuration with its bound functions; all copies use the same task.
@@ -185,20 +186,21 @@ class LmEvalTask:
             self._unreadable.add(number)
             return [Image.new("RGB", (64, 64))]
 
-    def process_results(self, document: Mapping[str, Any], results: Sequence[Any]) -> dict[str, list[Any]]:
-        """Return the inputs of all aggregations for a document: its number, id and caption.
+    def process_results(self, document: Mapping[str, Any], results: Sequence[Any]) -> dict[str, _Answers]:
+        """Keep the answer to a document; return the value of all metrics at the first, nothing at the others.
 
         Args:
             document: A row of ``documents``.
             results: The answers of the model; used only if the model writes the captions.
         """
         number = document["document"]
-        entry: list[Any] = [number]
-        if self._plan.protocol.needs_captioner:
-            entry += [document["id"], None if number in self._unreadable else results[0]]
-        return dict.fromkeys(map(lm_eval_name, self._results.values()), entry)
+        is_first = number in self._answers.captions or not self._answers.captions
+        if is_first:
+            self._answers = _Answers()
+        self._answers.captions[number] = document["id"], None if number in self._unreadable else results[0]
+        return dict.fromkeys(map(lm_eval_name, self._results.values()), self._answers) if is_first else {}
 
-    def aggregation(self, name: str) -> Callable[[Sequence[list[Any]]], float]:
+    def aggregation(self, name: str) -> Callable[[Sequence[_Answers]], float]:
         """Return an aggregation function by name.
 
         Raises:
@@ -208,37 +210,37 @@ class LmEvalTask:
             raise AttributeError(f"task '{self._name}' has no aggregation '{name}'")
         result = self._results[name]
 
-        def value(entries: Sequence[list[Any]]) -> float:
-            return self._values(list(entries)).get(result, math.nan)
+        def value(answers: Sequence[_Answers]) -> float:
+            return self._values(list(answers)).get(result, math.nan)
 
         return value
 
-    def _values(self, entries: list[Any]) -> dict[str, float]:
+    def _values(self, answers: list[_Answers]) -> dict[str, float]:
         """Return all results; cached, as lm-eval asks for one after the other."""
-        if self._aggregated[0] != entries:
+        if self._aggregated[0] != answers:
             try:
-                values = self._run(entries)
+                values = self._run(answers)
             except BenchError as error:
                 # An exception would lose other tasks of the call and the captions in lm-eval's log.
                 _log.error("%s: no result: %s", self._name, error)
                 values = {}
-            self._aggregated = entries, values
+            self._aggregated = answers, values
         return self._aggregated[1]
 
-    def _run(self, entries: list[Any]) -> dict[str, float]:
-        numbers = sorted(entry[0] for entry in entries)
-        if numbers != list(range(len(numbers))):
+    def _run(self, answers: list[_Answers]) -> dict[str, float]:
+        captions = {number: caption for part in answers for number, caption in part.captions.items()}
+        if sorted(captions) != list(range(len(captions))):
             raise UsageError(
                 "lm-eval's --samples selected documents, but results need the first documents or all.",
                 "Use --limit N, as in bench run.",
             )
         captioner = None
         if self._plan.protocol.needs_captioner:
-            captioner = _Answers({identity: text for _, identity, text in entries if identity is not None})
+            captioner = _Captions({key: text for key, text in captions.values() if key is not None})
         with permit(self._permissions), Store(default_store_path()) as store:
             finished = run(
                 self._plan,
-                self._settings(None if len(numbers) == self._count else len(numbers)),
+                self._settings(None if len(captions) == self._count else len(captions)),
                 Models(captioner=captioner),
                 locations=self._locations,
                 store=store,
@@ -259,7 +261,24 @@ class LmEvalTask:
         return IMAGE_MARK + text if self._images else text
 
 
-class _Answers(Captioner):
+class _Answers:
+    """The answers of lm-eval's model to all documents, as the only value of each metric.
+
+    If there are several, lm-eval 0.5 calls the aggregation on 100,000 bootstrap samples of them.
+
+    Attributes:
+        captions: Number of a document to its id and caption; the caption is None if the image could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.captions: dict[int, tuple[str | None, str | None]] = {}
+
+    def __repr__(self) -> str:
+        # lm-eval logs it with the sample.
+        return f"answers to {len(self.captions)} documents"
+
+
+class _Captions(Captioner):
     """Returns the captions of lm-eval's model by document."""
 
     keep = False
@@ -302,7 +321,7 @@ def plan_for_lm_eval(entry: IndexEntry, metrics: Sequence[str], locations: DataL
             f"tasks of {exportable} can be exported.",
             _HINT,
         )
-    models = NamedModels(captioner=ModelSpec("lm_eval", "lm_eval", instance=_Answers({})))
+    models = NamedModels(captioner=ModelSpec("lm_eval", "lm_eval", instance=_Captions({})))
     try:
         plan = plan_task(entry, models, metrics, locations)
     except TaskError:

@@ -38,12 +38,12 @@ class ExportedTask:
     Attributes:
         plan: The task, its metrics and statistics.
         arguments: Arguments of its :class:`LmEvalTask`, as far as they are not empty.
-        results: Name of an aggregation function to its result, and whether higher is better.
+        results: Name of an aggregation function to its result, and whether higher is better; None where neither is.
     """
 
     plan: PlannedRun
     arguments: Mapping[str, Any]
-    results: dict[str, tuple[str, bool]]
+    results: dict[str, tuple[str, bool | None]]
 
     @property
     def name(self) -> str:
@@ -172,16 +172,15 @@ def _expected(plan: PlannedRun, categories: Sequence[str]) -> list[Result]:
     return plan.protocol.results(job, collected, unscored, plan.statistics)
 
 
-def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool]]:
+def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool | None]]:
     """Name a function for each result."""
-    functions: dict[str, tuple[str, bool]] = {}
+    functions: dict[str, tuple[str, bool | None]] = {}
     for result in results:
         key = result.key
         name = base = "value_of_" + re.sub(r"\W", "_", key, flags=re.ASCII)
         while name in functions:
             name = f"{base}_{len(functions)}"
-        # lm-eval requires a direction for each metric.
-        functions[name] = key, result.higher_is_better is not False
+        functions[name] = key, result.higher_is_better
     return functions
 
 

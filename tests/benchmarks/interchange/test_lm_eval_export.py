@@ -6,6 +6,7 @@ import importlib.util
 import json
 import logging
 import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,13 @@ class Exporter:
         return module.TASK, module
 
 
+def answered(task: LmEvalTask, documents: Iterable[dict[str, Any]], texts: Sequence[str]) -> list[Any]:
+    """Return what aggregations get for answers: one value, which the first document has."""
+    first, *others = [task.process_results(document, [text]) for document, text in zip(documents, texts, strict=True)]
+    assert not any(others)
+    return [first.popitem()[1]]
+
+
 @pytest.fixture
 def exporter(tasks: Path) -> Exporter:
     return Exporter(tasks)
@@ -130,12 +138,9 @@ def test_categories_of_captions_are_known_before_they_are_written(exporter: Expo
         "length",
     ]
     task, module = exporter.bind("written", text_only=True)
-    entries = [
-        task.process_results(document, ["one two" if number % 2 else "one"])["length"]
-        for number, document in enumerate(task.documents()["test"])
-    ]
-    assert module.value_of_length_mean_near(entries) == 2
-    assert module.value_of_length(entries) == 1.5
+    answers = answered(task, task.documents()["test"], ["one", "one two"] * 3)
+    assert module.value_of_length_mean_near(answers) == 2
+    assert module.value_of_length(answers) == 1.5
 
 
 def test_without_data_the_mean_of_categories_is_exported(exporter: Exporter, tasks: Path):
@@ -143,6 +148,10 @@ def test_without_data_the_mean_of_categories_is_exported(exporter: Exporter, tas
     config = exporter.read("pairs")
     assert [metric["metric"] for metric in config["metric_list"]] == ["length.accuracy"]
     assert "only the mean over categories is exported" in exporter.told[0]
+
+
+def test_length_has_no_direction(exporter: Exporter):
+    assert [metric["higher_is_better"] for metric in exporter.read("written")["metric_list"]] == [None]
 
 
 def test_decoding_is_in_the_words_of_lm_eval(exporter: Exporter):
@@ -205,26 +214,25 @@ def test_task_of_another_version_is_refused(exporter: Exporter):
 
 def test_chosen_documents_have_no_result(exporter: Exporter, caplog: pytest.LogCaptureFixture):
     task, module = exporter.bind("rated")
-    task.documents(version=1.5)
+    documents = task.documents(version=1.5)["test"]
+    answers = answered(task, [documents[1], documents[3]], ["", ""])
     with caplog.at_level(logging.ERROR, "lm_eval.capbench"):
-        assert math.isnan(module.value_of_cider_kendall_b([[1], [3]]))
+        assert math.isnan(module.value_of_cider_kendall_b(answers))
     assert "--samples" in caplog.text
 
 
 def test_captions_that_cannot_be_scored_are_told_and_counted_as_by_bench(exporter, tasks, tmp_path, caplog):
     texts = ["a dog", "", " ... ", "two dogs run", "\n", "x\ud800"]
     task, module = exporter.bind("written", text_only=True)
-    entries = [
-        task.process_results(d, [text])["length"] for d, text in zip(task.documents()["test"], texts, strict=True)
-    ]
+    documents = task.documents()["test"]
+    answers = answered(task, documents, texts)
     recorded = tmp_path / "captions.jsonl"
     recorded.write_text("\n".join(json.dumps({"id": n, "caption": text}) for n, text in enumerate(texts)))
     run = capbench.evaluate(f"captions:{recorded}", ["written"], include_path=[tasks], resamples=0)
     with caplog.at_level(logging.WARNING, "lm_eval.capbench"):
-        assert module.value_of_length(entries) == run["written"].results[0].value == 5 / 6
+        assert module.value_of_length(answers) == run["written"].results[0].value == 5 / 6
     assert "counted as empty: 1 × caption has no letter or digit" in caplog.text
-    nothing = [[number, str(number), ""] for number in range(6)]
-    assert math.isnan(module.value_of_length(nothing))
+    assert math.isnan(module.value_of_length(answered(task, documents, [""] * 6)))
     assert "no caption can be scored" in caplog.text
 
 
@@ -251,7 +259,7 @@ def test_image_that_cannot_be_read_costs_its_caption_alone(exporter, tasks, capl
     sizes = [[image.size for image in task.images(documents[number])] for number in (0, 1, 2)]
     assert [len(images) for images in sizes] == [1, 1, 1]
     assert sizes[0] == [(60, 40)]
-    entries = [task.process_results(documents[number], ["a dog"])["length"] for number in (0, 1, 2)]
-    assert entries == [[0, "0", "a dog"], [1, "1", None], [2, "2", None]]
+    (answers,) = answered(task, [documents[number] for number in (0, 1, 2)], ["a dog"] * 3)
+    assert answers.captions == {0: ("0", "a dog"), 1: ("1", None), 2: ("2", None)}
     assert "is not an image" in caplog.text
     assert "document 2: its image is not on this machine" in caplog.text

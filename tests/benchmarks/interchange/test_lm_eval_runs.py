@@ -121,11 +121,10 @@ def run_here(words: Sequence[str]) -> None:
         cli_evaluate()
 
 
-def run_stock(words: Sequence[str], folder: Path) -> None:
-    """Run lm-eval as it is, but for its task files, in a process of its own."""
-    import lm_eval
-
-    installed, package = Path(lm_eval.__file__).parent, folder / "lm_eval"
+def run_stock(words: Sequence[str], folder: Path, version: str) -> None:
+    """Run a version of lm-eval that 'make setup' installed, but for its task files, in a process of its own."""
+    installed, package = Path(sys.prefix, "lm_eval", version, "lm_eval"), folder / "lm_eval"
+    assert installed.is_dir(), "make setup"
     (package / "tasks").mkdir(parents=True)
     for path in (*installed.iterdir(), *installed.glob("tasks/*.py")):
         if path != installed / "tasks":
@@ -147,15 +146,15 @@ LmEval = Callable[..., tuple[dict[str, dict[str, Any]], dict[str, list[dict[str,
 def lm_eval(tmp_path: Path) -> LmEval:
     """Return a function that exports tasks, runs lm-eval on them, and gives its results and samples by task."""
 
-    def run(names: Sequence[str], folders: Sequence[Path], *arguments: str, stock: bool = False, **export: Any) -> Any:
+    def run(names: Sequence[str], folders: Sequence[Path], *arguments: str, version: str = "", **export: Any) -> Any:
         planned = plan_export(names, build_index(folders), locations=DataLocations.from_environment(), **export)
         exported = write_tasks(planned, tmp_path / "exported")
         assert [path.stem for path in exported] == [PREFIX + name for name in names]
         words = ["run", "--include_path", str(tmp_path / "exported"), "--log_samples"]
         words += ["--tasks", ",".join(PREFIX + name for name in names)]
         words += ["--output_path", str(tmp_path / "out"), *arguments]
-        if stock:
-            run_stock(words, tmp_path / "stock")
+        if version:
+            run_stock(words, tmp_path / "stock", version)
         else:
             run_here(words)
         (path,) = (tmp_path / "out").rglob("results_*.json")
@@ -188,21 +187,19 @@ def captions_of(samples: Sequence[dict[str, Any]], file: Path) -> str:
     return f"captions:{file}"
 
 
-def test_dummy_of_lm_eval_gives_the_numbers_of_bench_run(tasks: Path, lm_eval: LmEval, tmp_path: Path):
+def test_newest_lm_eval_gives_the_numbers_of_bench_run(tasks: Path, lm_eval: LmEval, tmp_path: Path):
     names = ["rated", "pairs", "written"]
-    results, samples = lm_eval(names, [tasks], "--model", "dummy", stock=True, text_only=True)
-    recorded = tmp_path / "lol.jsonl"
-    recorded.write_text("\n".join(json.dumps({"id": f"w{n}", "caption": "lol"}) for n in range(8)))
+    results, samples = lm_eval(names, [tasks], "--model", "dummy", version="0.5.0.dev1", text_only=True)
+    recorded = captions_of(samples["written"], tmp_path / "captions.jsonl")
     for name in names:
-        model = f"captions:{recorded}" if name == "written" else None
-        run = capbench.evaluate(model, [name], include_path=[tasks], resamples=0)
+        run = capbench.evaluate(recorded if name == "written" else None, [name], include_path=[tasks], resamples=0)
         assert_same(results[name], run, name)
         assert len(samples[name]) == run[name].record.documents.original
     assert set(results["pairs"]) >= {"cider.accuracy.near,none", "cider.accuracy.far,none", "cider.accuracy,none"}
     assert results["written"]["length,none"] == 1
 
 
-def test_language_model_of_lm_eval_and_a_limit(tasks: Path, lm_eval: LmEval, tmp_path: Path):
+def test_language_model_of_oldest_lm_eval_and_a_limit(tasks: Path, lm_eval: LmEval, tmp_path: Path):
     pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
     model = ("--model", "hf", "--model_args", f"pretrained={make_tiny_llama(tmp_path / 'llama')}")
     names, metrics = ["iiw_400", "written", "rated"], ["cider", "rouge_l", "bleu_1"]
@@ -210,6 +207,7 @@ def test_language_model_of_lm_eval_and_a_limit(tasks: Path, lm_eval: LmEval, tmp
         names,
         [tasks],
         *(*model, "--device", "cpu", "--batch_size", "3", "--limit", "7", "--gen_kwargs", "max_gen_toks=40"),
+        version="0.4.11",
         text_only=True,
         metrics=metrics,
     )
