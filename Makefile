@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Oldest and newest that exported tasks run in, for tests; constraints.txt has the one of .venv.
 LM_EVAL := 0.4.11 0.5.0.dev1
+# For its test, without what it needs of other versions than constraints.txt has.
+TRACKIO := trackio==0.43.0 gradio-client==2.7.2 orjson==3.13.0 python-multipart==0.0.34 websockets==17.4
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 
 # Compiled modules are kept, even where the environment says otherwise: a process that has to compile torch and
@@ -40,6 +42,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
 	@for version in $(LM_EVAL); do $(UV) pip install --quiet --python $(BIN)/python --no-deps --prerelease allow \
 		--target .venv/lm_eval/$$version lm_eval==$$version || exit 1; done
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/trackio $(TRACKIO)
 	@touch $@
 
 demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and the shapes world; downloads no data

@@ -35,7 +35,8 @@ ALIAS_FILE = "model.yaml"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OF_FILES = ("captions", "pair_scores", "responses")
 """Adapters that ``ADAPTER:FILE`` names with their file."""
-
+_OF_LM_EVAL = {"hf-multimodal": "hf", "vllm-vlm": "vllm"}
+"""Names of lm-eval's model classes to adapters."""
 
 Role: TypeAlias = Literal["captioner", "encoder", "judge", "segmenter", "detector", "painter"]
 _KINDS: dict[Role, type[Adapter]] = {
@@ -193,6 +194,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     if model_args and isinstance(model_args, str):
         model_args = parse_arguments(model_args, "--model_args")
     arguments = dict(model_args or {})
+    model = _OF_LM_EVAL.get(model, model)
     adapter, colon, path = model.partition(":")
     if colon and adapter in _OF_FILES:
         if not path:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _TORCH_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 PRECISIONS = tuple(_TORCH_NAMES)
-DTYPES = ("auto", *PRECISIONS, *_TORCH_NAMES.values())
+DTYPES = ("auto", *PRECISIONS, *_TORCH_NAMES.values(), "float", "half")
 """Those of models whose checkpoint may decide (``auto``): each adapter decides on which device."""
 
 

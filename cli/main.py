@@ -93,8 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.add_arguments(sub)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        known = re.findall(r"--\w+", command.format_help())
-        hint = f"'{command.prog} --help' lists the options."
+        advice = getattr(module, "ADVICE", {}).get(unknown[0].partition("=")[0])
+        known = [] if advice else re.findall(r"--\w+", command.format_help())
+        hint = advice or f"'{command.prog} --help' lists the options."
         return _unknown(command.prog, "unrecognized argument", unknown[0], known, hint)
     if options.version:
         from importlib.metadata import version

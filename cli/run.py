@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BenchError, UsageError
+from ..errors import BenchError, DataError, UsageError
 from ..hub import asking_nobody
 from .options import (
     ENGINE,
@@ -43,6 +44,23 @@ A run is a folder with run.json, from which tables and plots can be made without
 'bench data TASK' shows whether the data's terms allow to pass the samples on; where they do not, run with
 --log_samples scores before you publish a run (results/README.md)."""
 
+ADVICE = {
+    "--apply_chat_template": "Leave it out: a checkpoint's chat template is applied, unless --model_args "
+    "has prompt_format=none.",
+    "--config": "Type its keys as options, or name a published table: --suite NAME.",
+    "--confirm_run_unsafe_code": "Type --run_functions.",
+    "--hf_hub_log_args": "'bench export runs --push_to_hub OWNER/NAME' uploads finished runs.",
+    "--max_batch_size": "Type --batch_size N: batches are halved when memory runs out.",
+    "--num_fewshot": "Leave it out: tasks show no examples.",
+    "--predict_only": "Type --metrics length: the captions are in samples.parquet, and other metrics can be run later.",
+    "--samples": "Type --limit N for the first N documents.",
+    "--system_instruction": "Type --model_args system=TEXT.",
+    "--use_cache": "Leave it out: captions are kept; --store FILE says where.",
+    "--wandb_args": "Type --log_to wandb; variables such as WANDB_PROJECT set the rest.",
+    "--write_out": "'bench show TASK' prints the prompt, 'bench view runs' the samples.",
+}
+"""Options of lm-eval to what does the same here."""
+
 _AFTER = {
     "incomplete": "; run again to ask for these alone",
     "the data failed its checks": "; published values do not apply, and the run is not ranked",
@@ -77,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "adapter, or captions:FILE for captions recorded elsewhere ('bench ls models')",
     )
     add_options(parser, "--model_args")
+    parser.add_argument("--device", help="device of --model, such as cpu; as device=... of --model_args")
     parser.add_argument(
         "--encoder", metavar="NAME", help="encoder of images and texts for the metrics, where --model writes captions"
     )
@@ -117,6 +136,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="content of samples.parquet: full (the default), or scores: no texts, ratings or "
         "references, for runs over data that may not be passed on",
     )
+    parser.add_argument(
+        "--log_to",
+        choices=("wandb", "trackio", "tensorboard"),
+        help="also log settings, values and samples of each run there (docs/interchange.md)",
+    )
     add_options(
         parser,
         "--format",
@@ -128,6 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the tasks; exit code 1 if a metric failed, or the model on a document."""
+    from ..adapters.arguments import parse_arguments
     from ..benchmarks.api import evaluate
     from ..benchmarks.inputs.settings import split_metrics
 
@@ -138,7 +163,15 @@ def run(options: argparse.Namespace) -> int:
     refuse(
         (no_metrics, "--metrics: no metric was named", "'bench ls metrics' lists the metrics."),
         (options.recorded and not options.suite, recorded, for_tasks),
+        (options.device and not options.model, "--device goes with --model"),
     )
+    if names(options.tasks) == ["list"]:
+        from .main import main
+
+        return main(["ls", "tasks", *(word for folder in options.include_path for word in ("--include_path", folder))])
+    if options.device:
+        arguments = parse_arguments(options.model_args, "--model_args")
+        options.model_args = json.dumps(arguments | {"device": options.device})
     settings = _settings(options)
     if options.suite:
         return _run_suite(options, **settings)
@@ -152,10 +185,11 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.tables.results import legend, render
 
     finished: list[TaskRun] = []
+    finish = _finish(options.log_to)
 
     def report(task_run: TaskRun) -> None:
         finished.append(task_run)
-        _tell(task_run)
+        finish(task_run)
 
     try:
         evaluate(tasks=names(options.tasks), metrics=metric_names, on_finish=report, **models, **settings)
@@ -237,6 +271,25 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "resamples": options.bootstrap,
         "generation_kwargs": parse_arguments(options.gen_kwargs, "--gen_kwargs"),
     }
+
+
+def _finish(tracker: str | None) -> Callable[[TaskRun], None]:
+    """Return what tells of a finished run, and logs it to a tracker."""
+    if tracker is None:
+        return _tell
+    from ..benchmarks.interchange.trackers import log_run, require_tracker
+
+    require_tracker(tracker)
+
+    def finish(finished: TaskRun) -> None:
+        _tell(finished)
+        try:
+            log_run(finished, tracker)
+        except DataError as error:
+            # The run is written, and others are to come.
+            tell(f"{finished.record.task}: {error.message}")
+
+    return finish
 
 
 def _tell(finished: TaskRun) -> None:
@@ -328,7 +381,8 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
             locations = locations_of(options, index)
             _say_what_is_missing(plan_suite(suite, index, locations, inputs).missing)
         return 0
-    finished = run_suite(suite, inputs=inputs, data=data, on_missing=_say_what_is_missing, on_finish=_tell, **settings)
+    settings |= {"inputs": inputs, "data": data, "on_finish": _finish(options.log_to)}
+    finished = run_suite(suite, on_missing=_say_what_is_missing, **settings)
     table = render_suite(finished, options.format)
     print(table)
     filled = sum(cell.result is not None for cell in finished.cells)

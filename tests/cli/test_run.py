@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tiny_capture import find_minilm
+from tiny_images import noise_png
 
 from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
 from capbench.cli import ls
@@ -294,6 +295,22 @@ def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., Any]:
         return bench("run", "--task", "small", "--bootstrap", 0, *where, *arguments)
 
     return run
+
+
+def test_model_is_named_in_the_words_of_lm_eval(bench, write_captioning_task, tiny_llava: Path, tmp_path: Path):
+    tasks = write_captioning_task(doc_to_image="image", generation_kwargs={"max_new_tokens": 2})
+    for number in range(4):
+        (tasks / f"{number}.jpg").write_bytes(noise_png(number))
+    model = ("--model", "hf-multimodal", "--model_args", f"pretrained={tiny_llava},dtype=float", "--device", "cpu")
+    bench("run", "--tasks", "small", *model, "--include_path", tasks, "--output_path", tmp_path / "runs").succeeded()
+    (record,) = records(tmp_path / "runs")
+    assert record["config"]["model"] == "hf"
+    assert record["config"]["model_args"] == {"pretrained": tiny_llava.name, "dtype": "float", "device": "cpu"}
+
+
+def test_tasks_list_is_ls_tasks(bench, write_task):
+    where = ("--include_path", write_task())
+    assert bench("run", "--tasks", "list", *where).succeeded("small").out == bench("ls", "tasks", *where).out
 
 
 def test_run_on_which_the_model_failed_is_written_and_shown_exits_1_and_is_completed_by_the_next(

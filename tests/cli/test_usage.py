@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from capbench.benchmarks.scale.executors import Executor, LocalExecutor, Resourc
 from capbench.benchmarks.scale.ray import RayExecutor
 from capbench.benchmarks.scale.slurm import SlurmExecutor
 from capbench.cli.options import ENGINE, add_options, execution_of
+from capbench.cli.run import ADVICE
 from capbench.errors import UsageError
 from capbench.permissions import Permissions, permit
 
@@ -23,6 +25,16 @@ def test_option_that_is_given_twice_is_refused(bench):
     bench("score", "captions.jsonl", "--metrics", "cider", "--model", "a", "--model", "b").failed(
         2, "--model is given twice"
     )
+
+
+def test_options_of_lm_eval_are_told_what_to_type_here(bench):
+    page = (Path(__file__).parents[2] / "docs" / "lm_eval.md").read_text()
+    known = bench("run", "--help").out + bench("export", "--help").out
+    for option, advice in ADVICE.items():
+        bench("run", "--task", "iiw_400", option, "value").failed(2, f"'{option}'.\n{advice}")
+        assert f"`{option}`" in page
+        assert all(f" {name} " in known for name in re.findall(r"--\w+", advice))
+    bench("run", "--task", "iiw_400", "--samples={}").failed(2, ADVICE["--samples"])
 
 
 def test_help_explains_every_command_and_the_exit_codes_and_the_version_is_printed(bench):
@@ -66,6 +78,7 @@ def test_unknown_command_names_the_nearest(bench, command: str, nearest: str):
         ("run --task iiw_400 --model iiw-p5b --bootstrap -1", "expected a whole number, 0 or above, found '-1'"),
         ("run --task iiw_400 --model iiw-p5b --seed 1.5", "expected a whole number, 0 or above, found '1.5'"),
         ("run --task iiw_400 --model iiw-p5b --format githb", "invalid choice: 'githb' (choose from 'github'"),
+        ("run --task iiw_400 --device cpu", "--device goes with --model"),
         ("run --model iiw-p5b", "no task was named"),
         ("run --task iiw_400 --model iiw-p5b --fromat csv", "'--fromat'. Did you mean '--format'?"),
         ("score nowhere.jsonl --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
