@@ -151,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the tasks; exit code 1 if a metric failed, or the model on a document."""
+    """Run the tasks; exit code 1 if a metric failed, the model on a document, or --log_to."""
     from ..adapters.arguments import parse_arguments
     from ..benchmarks.api import evaluate
     from ..benchmarks.inputs.settings import split_metrics
@@ -185,7 +185,8 @@ def run(options: argparse.Namespace) -> int:
     from ..benchmarks.tables.results import legend, render
 
     finished: list[TaskRun] = []
-    finish = _finish(options.log_to)
+    not_logged: list[TaskRun] = []
+    finish = _finish(options.log_to, not_logged)
 
     def report(task_run: TaskRun) -> None:
         finished.append(task_run)
@@ -200,7 +201,8 @@ def run(options: argparse.Namespace) -> int:
             if options.format == "github" and (lines := legend(finished)):
                 # What is piped on is the table alone.
                 tell("", *lines)
-    return 1 if any(result.record.metric_errors or not result.record.is_complete for result in finished) else 0
+    failed = any(result.record.metric_errors or not result.record.is_complete for result in finished)
+    return 1 if failed or not_logged else 0
 
 
 @asking_nobody()
@@ -273,8 +275,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _finish(tracker: str | None) -> Callable[[TaskRun], None]:
-    """Return what tells of a finished run, and logs it to a tracker."""
+def _finish(tracker: str | None, not_logged: list[TaskRun]) -> Callable[[TaskRun], None]:
+    """Return what tells of a finished run, and logs it to a tracker or adds it to those that are not."""
     if tracker is None:
         return _tell
     from ..benchmarks.interchange.trackers import log_run, require_tracker
@@ -287,6 +289,7 @@ def _finish(tracker: str | None) -> Callable[[TaskRun], None]:
             log_run(finished, tracker)
         except DataError as error:
             # The run is written, and others are to come.
+            not_logged.append(finished)
             tell(f"{finished.record.task}: {error.message}")
 
     return finish
@@ -347,7 +350,7 @@ _NOT_WITH_SUITE = ("tasks", "model", "encoder", "judge", "metrics")
 def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: Any) -> int:
     """Print what is missing, run what can be run, and print the table.
 
-    The exit code is 1 if nothing was run, a metric failed, or the model did on a document.
+    The exit code is 1 if nothing was run, a metric failed, the model did on a document, or --log_to.
 
     Args:
         options: The command's.
@@ -381,7 +384,8 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
             locations = locations_of(options, index)
             _say_what_is_missing(plan_suite(suite, index, locations, inputs).missing)
         return 0
-    settings |= {"inputs": inputs, "data": data, "on_finish": _finish(options.log_to)}
+    not_logged: list[TaskRun] = []
+    settings |= {"inputs": inputs, "data": data, "on_finish": _finish(options.log_to, not_logged)}
     finished = run_suite(suite, on_missing=_say_what_is_missing, **settings)
     table = render_suite(finished, options.format)
     print(table)
@@ -390,7 +394,7 @@ def _run_suite(options: argparse.Namespace, data: dict[str, Path], **settings: A
     counts = f"{filled - recorded} of {len(finished.cells)} cells were measured"
     tell(f"{suite.suite}: {counts}{f', {recorded} recorded' if recorded else ''}")
     failed = any(result.record.metric_errors or not result.record.is_complete for result in finished.runs)
-    return 1 if failed or not filled else 0
+    return 1 if failed or not_logged or not filled else 0
 
 
 def _said(place: TablePlace) -> str:

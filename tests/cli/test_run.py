@@ -308,6 +308,16 @@ def test_model_is_named_in_the_words_of_lm_eval(bench, write_captioning_task, ti
     assert record["config"]["model_args"] == {"pretrained": tiny_llava.name, "dtype": "float", "device": "cpu"}
 
 
+def test_run_that_a_tracker_refuses_is_written_and_shown_and_exits_1(run_small, tmp_path: Path, monkeypatch):
+    def refuse(folder: Path) -> None:
+        raise OSError(f"{folder}: disk is full")
+
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter", refuse)
+    done = run_small("--log_to", "tensorboard").failed(1, "small: not logged to tensorboard: OSError: ", "disk is full")
+    assert "| small " in done.out
+    assert len(records(tmp_path / "runs")) == 1
+
+
 def test_tasks_list_is_ls_tasks(bench, write_task):
     where = ("--include_path", write_task())
     assert bench("run", "--tasks", "list", *where).succeeded("small").out == bench("ls", "tasks", *where).out
