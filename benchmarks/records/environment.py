@@ -9,12 +9,11 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from ...permissions import PACKAGE_ROOT
 from ..inputs.recorded import RecordEntry
 
-PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (
     "datasets", "evaluate", "numpy", "open_clip_torch", "pandas", "pyarrow", "pycocoevalcap", "rapidfuzz", "scipy",
     "torch", "transformers",

@@ -53,11 +53,11 @@ class MetricScores:
 
     name: str
     scores: Scores | None
-    error: str = ""
-    seconds: float = 0.0
-    sums: Mapping[str, np.ndarray] | None = None
-    counted: int = 0
-    of_model: bool = False
+    error: str
+    seconds: float
+    sums: Mapping[str, np.ndarray] | None
+    counted: int
+    of_model: bool
 
 
 class OneShard:

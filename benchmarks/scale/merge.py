@@ -121,12 +121,11 @@ class ShardedCorpus:
         None where all items are distinct.
         """
         numbers = self._arrays.pop("item_numbers", [])
-        if len(self.refs) < 2 or not numbers:
+        if not numbers:
             return None
         of_item = first_seen(np.concatenate(numbers))
-        if not len(of_item) or of_item[-1] == len(of_item) - 1:
-            return None
-        return np.unique(of_item, return_index=True)[1], of_item
+        first = np.unique(of_item, return_index=True)[1]
+        return None if len(first) == len(of_item) else (first, of_item)
 
     @cached_property
     def weights(self) -> np.ndarray:

@@ -179,6 +179,13 @@ def test_score_changed_with_its_sums_comes_out_otherwise(bench, rated, tmp_path,
     assert not default_store_path().exists()
 
 
+def test_samples_that_were_changed_to_those_of_other_rows_are_noticed(bench, rated: Path, tmp_path: Path):
+    change(rated, "id", ["w", "x", "y", "z"])
+    done = bench("verify", rated, "--again", "--include_path", tmp_path / "tasks").failed(1)
+    fault = "0; 4 values missing here: the run has other samples"
+    assert again(done)[1] == {"length": fault, "rouge_l": fault}
+
+
 def test_result_that_was_changed_with_its_sums_comes_out_otherwise(bench, rated: Path, tmp_path: Path):
     record = json.loads((rated / "run.json").read_text())
     record["results"]["small"]["rouge_l.kendall_b,none"] += 0.25

@@ -103,7 +103,13 @@ def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
 
 def test_agreement_is_given_with_ties_and_without(run, tmp_path: Path):
     rows = battles(60)
-    done = run(rows, {"output_path": tmp_path / "runs"}, protocol=QUICK, scale=100)
+    table = {"paper": "caparena", "table": 2, "task": "CapArena {category}", "metrics": {"judge": "Inter-annotator"}}
+    published = {**table, "categories": []}
+    done = run(rows, {"output_path": tmp_path / "runs"}, protocol=QUICK, scale=100, published=published)
+    printed = {key: number.printed for key, number in done.record.published.items() if "with_ties" in key}
+    assert printed == {"length.accuracy_with_ties": ".585", "judge.accuracy_with_ties": ".683"}
+    # A value of all categories is that of the paper only where the categories are.
+    assert run(rows, protocol=QUICK, published={**table, "categories": ["level 1"]}).record.published == {}
     # Strengths are never percentages, but agreement may be.
     assert result(done, "people", "bradley_terry", "large").scale == 1
     assert result(done, "people", "online_elo", "large").scale == 1

@@ -20,7 +20,7 @@ import pytest
 from in_shards import Broken
 
 import capbench
-from capbench.benchmarks.records.files import write_run
+from capbench.benchmarks.records.files import require_files, write_run
 from capbench.benchmarks.records.hashes import plain, verify
 from capbench.benchmarks.records.reading import find_records
 from capbench.benchmarks.records.record import Record
@@ -225,6 +225,9 @@ def test_samples_that_were_changed_are_not_read(folder: Path):
         read.samples  # noqa: B018
     assert caught.value.message.startswith(f"{path}: ")
     assert "'bench verify' lists all errors" in str(caught.value)
+    # Samples that may not be passed on are missing where a run was.
+    path.unlink()
+    require_files(done.folder, read.record)
 
 
 # --- written whole, or not at all

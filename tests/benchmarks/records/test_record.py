@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +61,9 @@ def test_kept_records_are_read_verified_and_written_byte_for_byte_and_all_that_t
 def test_older_record_has_one_default_for_each_key_that_came_later():
     values = make_record()
     assert not set(LATER) & set(values)
+    del values["config"]["level"]
     record = Record(values)
+    assert record.settings.level == 0.95
     assert record.checksum is record.documents_hash is None
     assert "cpus" not in record.environment.machine
     assert record.significance == record.histograms == record.pictures == {}
@@ -201,6 +204,16 @@ def test_links_to_folders_are_named_and_not_followed(runs: Path, tmp_path: Path)
     assert passed == [("away", reason), ("loop", reason)]
     assert list(runs_below(runs / "missing", lambda folder, reason: passed.append((folder.name, reason)))) == []
     assert len(passed) == 2
+
+
+def test_folder_that_cannot_be_read_is_named(runs: Path):
+    passed: list[tuple[Path, str]] = []
+    places = runs_below(runs, lambda folder, reason: passed.append((folder, reason)))
+    next(places)
+    last = max(runs.iterdir())
+    shutil.rmtree(last)
+    assert all(last not in place.parents for place in places)
+    assert passed == [(last, "the folder cannot be read: No such file or directory")]
 
 
 # -- Reading records: what is no record is named with its place, and costs no other

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import capbench
+from capbench.adapters.aliases import ModelSpec
 from capbench.benchmarks.inputs.models import NamedModels
 from capbench.benchmarks.running.execution import Execution, execution_of
 from capbench.benchmarks.running.plan import described, resolve_call
@@ -72,6 +73,14 @@ def test_what_a_users_metric_does_not_declare_cannot_be_read(register: Register,
     assert "it reads references, which its 'needs' does not name" in table.metric_errors[undeclared]
 
 
+def test_value_that_is_not_finite_is_a_failure_with_a_reason(register: Register):
+    name = register("'nan' if one else 1")
+    table = capbench.score(ROWS, [name])
+    assert table.system[name] == 1
+    (failure,) = table.failures
+    assert (failure["reason"], failure["samples"]) == (f"{name}: the metric gave no finite value", ["1"])
+
+
 def test_metrics_that_need_images_and_unknown_ones_may_look_at_images():
     assert may_need(["cider", "clip_s[w=1]"], "image")
     assert may_need(["nothing_of_this_name"], "image")
@@ -88,6 +97,15 @@ def test_plan_says_which_metrics_of_the_task_are_not_run():
     (planned,) = resolve_call("iiw_400", model="iiw-p5b", metric_names=["cider"]).plan
     lines = described(replace(planned, left_out={"clip_s": "needs a model"}))
     assert ("not run", "clip_s: it needs a model") in lines
+
+
+def test_plan_names_the_models_of_metrics_beside_the_captioner():
+    (planned,) = resolve_call("iiw_400", model="iiw-p5b", metric_names=["cider"]).plan
+    models = {"encoder": ModelSpec("mine", "open_clip"), "judge": ModelSpec("yours", "openai_judge")}
+    assert [line for line in described(replace(planned, **models)) if line[0] in models] == [
+        ("encoder", "mine (open_clip)"), ("judge", "yours (openai_judge)"),
+    ]  # fmt: skip
+    assert not models.keys() & dict(described(planned)).keys()
 
 
 def test_call_that_lacks_data_of_a_later_task_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -38,11 +38,18 @@ class HalfFails(Metric):
         return Scores(values, failures=failures)
 
 
+class NeedsParts(HalfFails):
+    """The same, of captions whose objects and parts are known."""
+
+    needs = frozenset({"objects", "boxes"})
+
+
 @pytest.fixture
 def user_metrics():
     metrics.add("half_fails", HalfFails)
+    metrics.add("needs_parts", NeedsParts)
     yield
-    del metrics._entries["half_fails"]
+    del metrics._entries["half_fails"], metrics._entries["needs_parts"]
 
 
 def failures(table) -> dict[str, list[str]]:
@@ -145,6 +152,14 @@ def test_row_without_its_image_is_told_from_one_with_a_strange_one():
     assert reasons["image is neither a path nor encoded bytes"] == ["strange"]
 
 
+def test_row_without_the_objects_or_the_boxes_that_a_metric_needs_is_not_scored(user_metrics):
+    sound = {"id": "sound", "candidate": "dog", "objects": ["dog"], "boxes": [[0, 0, 1, 1]]}
+    rows = [sound, {**sound, "id": "no objects", "objects": None}, {**sound, "id": "no boxes", "boxes": 3}]
+    table = capbench.score(rows, ["needs_parts"])
+    assert [(row["id"], row["needs_parts"]) for row in table.rows] == [("sound", 0.5)]
+    assert {f["stage"]: f["samples"] for f in table.failures} == {"objects": ["no objects"], "image": ["no boxes"]}
+
+
 def test_captions_that_say_nothing_are_scored_as_empty_ones_and_counted():
     rows = [*ROWS, {"id": "number", "candidate": 3}, {"candidate": " "}, {"candidate": "?", "references": []}]
     table = capbench.score(rows, ["length"])
@@ -241,6 +256,8 @@ def test_unknown_rule_or_metric_and_no_metric_are_usage_errors():
         capbench.score(ROWS, ["lenght"])
     with pytest.raises(UsageError, match="no metric was named"):
         capbench.score(ROWS, [])
+    with pytest.raises(UsageError, match="metric 'clip_s' needs a model that"):
+        capbench.score(ROWS, ["clip_s"])
 
 
 def test_without_java_metrics_that_need_none_are_computed(monkeypatch: pytest.MonkeyPatch):

@@ -200,7 +200,8 @@ SHOWN = CAPTIONING | {
 
 def shown() -> Iterator[dict[str, Any]]:
     for number in range(ROWS):
-        yield {"id": f"image {number}", "image": f"{number % 30}.jpg", "references": references(number)}
+        image = number % 3 if number % 11 == 0 else number % 30
+        yield {"id": f"image {number}", "image": f"{image}.jpg", "references": references(number)}
 
 
 @pytest.mark.parametrize("aggregate", ["", "categories"])
@@ -250,6 +251,19 @@ def test_metric_that_raises_in_a_shard_costs_that_shard_alone(tmp_path: Path):
         lost = [row for row in samples if row["length"] is not None and row["fragile"] is None]
         assert [row["id"] for row in lost] == failure["samples"]
         assert all("it is broken" in row["failure"] for row in lost)
+
+
+def test_shard_without_scores_is_no_part_of_a_mean(tmp_path: Path):
+    write_task(tmp_path, shown(), {**SHOWN, "metric_list": ["fragile"]})
+    captions = ["break" if number == 25 else "caption" + "s" * (number % 3) for number in range(ROWS)]
+    lines = [json.dumps({"id": f"image {number}", "caption": text}) for number, text in enumerate(captions)]
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    call = {"tasks": "cut", "include_path": [tmp_path], "model": f"captions:{tmp_path / 'captions.jsonl'}"}
+    record, _, _ = run_in_shards(call, tmp_path / "runs", Execution(shard_rows=10))
+    ((key, interval),) = record["intervals"].items()
+    mean = record["results"]["cut"][f"{key},none"]
+    assert mean == pytest.approx(sum(map(len, captions[:20] + captions[30:])) / 70)
+    assert 7 < interval["low"] < mean < interval["high"] < 9
 
 
 def test_metric_that_raises_everywhere_has_failed(tmp_path: Path):

@@ -111,6 +111,8 @@ def test_workers_end_with_their_driver(tmp_path: Path, start: str, number: int):
         _wait_for(lambda: all((tmp_path / f"{shard}.calls").exists() for shard in range(2)))
         workers = psutil.Process(driver.pid).children(recursive=True)
         assert len(workers) >= 2
+        # A forked worker keeps the command line of its driver.
+        assert all(worker.cmdline() == command for worker in workers) == (start == "fork")
         driver.send_signal(number)
         driver.wait(10)
     _, alive = psutil.wait_procs(workers, 5)
@@ -126,7 +128,7 @@ def _wait_for(condition) -> None:
 
 @pytest.mark.parametrize(
     ("processes", "gpus", "taken", "expected"),
-    [(4, ("0", "1", "2", "3"), 2, {"0,1", "2,3"}), (None, ("5", "7"), 1, {"5", "7"}), (2, ("0", "1"), 0, {"0,1"})],
+    [(4, ("0", "1", "2", "3", "4"), 2, {"0,1", "2,3"}), (None, ("5", "7"), 1, {"5", "7"}), (2, ("0", "1"), 0, {"0,1"})],
 )
 def test_workers_with_a_model_share_out_the_gpus(
     processes: int | None, gpus: tuple[str, ...], taken: float, expected: set[str],
@@ -175,6 +177,9 @@ def test_workers_are_as_many_as_the_pool_the_model_and_memory_allow(monkeypatch:
     # 2 GiB a worker; the limit of a container counts, less what is in use.
     memory |= {"memory.max": [str(9 << 30)], "memory.current": [str(1 << 30)]}
     assert workers(LocalExecutor(), Resources()) == 4
+    # They share the cores; with more workers than cores, each has one thread.
+    assert {own["OMP_NUM_THREADS"] for own in LocalExecutor(3)._environments(Resources())} == {"2"}
+    assert {own["OMP_NUM_THREADS"] for own in LocalExecutor(9)._environments(Resources())} == {"1"}
 
 
 def test_gpus_that_this_process_may_use_are_those_that_workers_get(monkeypatch: pytest.MonkeyPatch):

@@ -150,7 +150,10 @@ def scores(draw: st.DrawFn) -> ShardScores:
     values = npst.arrays(np.float64, n, elements=st.floats(allow_nan=True))
     parts = st.dictionaries(texts, values, max_size=2)
     of_metric = st.builds(Scores, values, parts, reasons, reasons)
-    metrics = st.builds(MetricScores, texts, st.none() | of_metric, any_texts, st.floats(0, 9), of_model=st.booleans())
+    sums = st.none() | st.dictionaries(texts, values, max_size=2)
+    metrics = st.builds(
+        MetricScores, texts, st.none() | of_metric, any_texts, st.floats(0, 9), sums, positions, st.booleans()
+    )
     return ShardScores(draw(st.lists(metrics, max_size=12)), draw(reasons), draw(reasons))
 
 
@@ -161,7 +164,9 @@ def test_scores(value: ShardScores):
     assert (copy.ids, copy.remarks) == (value.ids, value.remarks)
     for metric, other in zip(copy.metrics, value.metrics, strict=True):
         assert (metric.name, metric.error, metric.seconds) == (other.name, other.error, other.seconds)
-        assert metric.of_model == other.of_model
+        assert (metric.counted, metric.of_model) == (other.counted, other.of_model)
+        assert (metric.sums is None) == (other.sums is None)
+        assert all(is_same(array, (other.sums or {})[name]) for name, array in (metric.sums or {}).items())
         assert (metric.scores is None) == (other.scores is None)
         if metric.scores is not None and other.scores is not None:
             assert is_same(metric.scores.values, other.scores.values)
