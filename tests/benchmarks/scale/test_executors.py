@@ -30,6 +30,11 @@ def children() -> list[psutil.Process]:
     return [process for process in processes if "resource_tracker" not in " ".join(process.cmdline())]
 
 
+def test_resources_are_named():
+    assert str(Resources()) == "1 CPU, 0 GPUs"
+    assert str(Resources(gpus=1, memory=3 << 29, cpus=2)) == "2 CPUs, 1 GPU and 1.5 GiB"
+
+
 def test_machine_that_does_not_tell_its_cores_has_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)

@@ -11,6 +11,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
+import capbench
+from capbench.benchmarks.running.execution import Execution
 from capbench.benchmarks.scale import folders
 from capbench.benchmarks.scale.folders import Folder
 from capbench.errors import StoreError, UsageError
@@ -67,6 +69,8 @@ def test_bucket_that_does_not_know_conditional_writes_is_refused(bucket):
     with pytest.raises(StoreError, match="does not support conditional writes") as caught:
         bucket.open().require_usable()
     assert "conditional writes" in caught.value.hint
+    with pytest.raises(StoreError, match="does not support conditional writes"):
+        capbench.score([{"candidate": "a dog"}], "length", engine=Execution(folder=bucket.url))
 
 
 def test_file_is_one_request_up_to_the_limit_of_a_bucket(bucket, monkeypatch: pytest.MonkeyPatch):

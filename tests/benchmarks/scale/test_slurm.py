@@ -91,6 +91,10 @@ def test_fault_of_the_user_arrives_as_it_is_and_ends_the_other_jobs(
     assert (queue / "cancelled").read_text() == "1_1\n"
 
 
+def test_gpus_of_jobs_are_those_of_the_pools(executor: SlurmExecutor):
+    assert executor.resources_for("judge") == Resources(role="judge")
+
+
 def test_no_calls_are_no_jobs(queue: Path, executor: SlurmExecutor):
     assert list(executor.map(failing, [])) == []
     assert not (queue / "job-1").exists()
