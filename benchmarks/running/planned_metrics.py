@@ -44,8 +44,8 @@ class PlannedMetric:
     default_settings: bool
     error: str = ""
     code: str = ""
-    entry: MetricEntry | None = field(default=None, repr=False, compare=False)
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    entry: MetricEntry | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how another process rebuilds it: loaded state is not sent."""

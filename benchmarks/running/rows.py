@@ -151,9 +151,8 @@ def _collect(
 ) -> Generator[Shard, None, Summary]:
     """Yield the rows to score, a shard at a time."""
     size = shard_rows or (SHARD_OF_IMAGES if "image" in needs else SHARD)
-    samples, count, has_words = _samples(rows, needs, rule, failures), 0, False
+    samples, has_words = _samples(rows, needs, rule, failures), False
     while some := list(islice(samples, size)):
-        count += len(some)
         items, item_of_sample, numbers = gather(some, by_id)
         has_words = has_words or any(items.candidates)
         ids, images, candidates = zip(*map(attrgetter(*KEPT), some), strict=True)
@@ -167,7 +166,7 @@ def _collect(
             "no row can be scored" + (f"; {first.sample}: {first.subject} {first.reason}" if first else ""),
             f"A row needs {', '.join(_COLUMNS[need] for need in ('candidate', *sorted(needs & _COLUMNS.keys())))}.",
         )
-    return Summary(count)
+    return Summary(effective=0)
 
 
 def _samples(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures: FailureLog) -> Iterator[CaptionRow]:

@@ -15,6 +15,7 @@ import pytest
 import capbench
 from capbench.adapters.aliases import ModelSpec
 from capbench.benchmarks.inputs.models import NamedModels
+from capbench.benchmarks.protocols.job import CAPTIONS, INTERVALS
 from capbench.benchmarks.running.execution import Execution, execution_of
 from capbench.benchmarks.running.plan import described, resolve_call
 from capbench.benchmarks.running.planned_metrics import may_need, metric_fingerprints
@@ -106,6 +107,13 @@ def test_plan_names_the_models_of_metrics_beside_the_captioner():
         ("encoder", "mine (open_clip)"), ("judge", "yours (openai_judge)"),
     ]  # fmt: skip
     assert not models.keys() & dict(described(planned)).keys()
+
+
+def test_steps_of_a_run_are_those_that_take_time():
+    (planned,) = resolve_call("iiw_400", model="iiw-p5b", metric_names=["cider"]).plan
+    assert planned.steps(100) == [CAPTIONS, "cider", INTERVALS]
+    assert planned.steps(0) == [CAPTIONS, "cider"]
+    assert replace(planned, captioner=None).steps(0) == ["cider"]
 
 
 def test_call_that_lacks_data_of_a_later_task_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
