@@ -333,7 +333,7 @@ class ShardMap:
         images = [ref.images for ref in corpus.refs]
         result = f"scores-{name_of(distinct, items, images, self._made_by([planned]))}"
         call = ShardCall(f"all shards ({planned.name})", result, items, [planned.name], distinct=distinct)
-        (done,) = self._map([call], pool_of(planned), 0)
+        (done,) = self._map([call], pool_of(planned))
         return done.result
 
     def ask(self, role: str, shards: Iterable[Any]) -> Iterator[Any]:
@@ -357,10 +357,10 @@ class ShardMap:
                 step = _STEPS[role]
                 yield ShardCall(f"shard {number} ({step})", f"{step}-{result}", [name], asked=role)
 
-        for done in self._map(calls(), role, 0):
+        for done in self._map(calls(), role):
             yield self.work.files.read(done.result)
 
-    def _map(self, calls: Iterable[ShardCall], role: str, total: int) -> list[ShardDone]:
+    def _map(self, calls: Iterable[ShardCall], role: str, total: int = 0) -> list[ShardDone]:
         """Return the replies of workers, in the order of the calls."""
         report, begun = self.progress("shards"), 0
 

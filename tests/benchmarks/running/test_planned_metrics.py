@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from task_keys import CAPTIONING, write_task
 
 import capbench
 from capbench.adapters.aliases import ModelSpec
@@ -21,7 +22,7 @@ from capbench.benchmarks.running.plan import described, resolve_call
 from capbench.benchmarks.running.planned_metrics import may_need, metric_fingerprints
 from capbench.benchmarks.running.rows import plan_rows
 from capbench.benchmarks.store.store import default_store_path
-from capbench.errors import DataError, MetricError
+from capbench.errors import DataError, MetricError, TaskError
 from capbench.metrics import Metric, build_metric
 
 OWN = """\
@@ -120,6 +121,13 @@ def test_call_that_lacks_data_of_a_later_task_fails_before_it_starts(monkeypatch
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path))
     with pytest.raises(DataError, match="task 'flickr8k_expert': the data set Flickr8k"):
         resolve_call(["iiw_400", "flickr8k_expert"], model="iiw-p5b", metric_names=["length"])
+
+
+def test_published_table_that_is_not_there_fails_a_captioning_task_before_it_starts(tmp_path: Path):
+    table = {"paper": "caparena", "table": 2, "task": "nothing"}
+    write_task(tmp_path, [], CAPTIONING | {"task": "mine", "published": table})
+    with pytest.raises(TaskError, match="table 2 of 'caparena' has no task 'nothing'"):
+        resolve_call("mine", model="iiw-p5b", include_path=[tmp_path])
 
 
 def test_call_of_which_no_metric_can_run_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch):

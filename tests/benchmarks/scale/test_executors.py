@@ -118,6 +118,11 @@ def test_workers_end_with_their_driver(tmp_path: Path, start: str, number: int):
         assert len(workers) >= 2
         # A forked worker keeps the command line of its driver.
         assert all(worker.cmdline() == command for worker in workers) == (start == "fork")
+        if number == signal.SIGINT:
+            # Ctrl-C reaches the workers, too, which leave it to the driver.
+            for worker in workers:
+                worker.send_signal(number)
+            assert not psutil.wait_procs(workers, 0.5)[0]
         driver.send_signal(number)
         driver.wait(10)
     _, alive = psutil.wait_procs(workers, 5)

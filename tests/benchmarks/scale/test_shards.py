@@ -21,7 +21,7 @@ from capbench.benchmarks.inputs.models import ModelFacts
 from capbench.benchmarks.running.scoring import MetricScores
 from capbench.benchmarks.scale.folders import Folder
 from capbench.benchmarks.scale.mapping import DocumentRows
-from capbench.benchmarks.scale.merge import map_state
+from capbench.benchmarks.scale.merge import PARTS, map_state, merge_states
 from capbench.benchmarks.scale.shards import KeptFrames, Originals, ShardFiles, ShardScores, decode, encode
 from capbench.boundary import Boundary, OutsideFile
 from capbench.errors import StoreError
@@ -242,6 +242,27 @@ def test_state_of_one_corpus_keeps_what_scoring_needs_again(tmp_path: Path, corp
     assert isinstance(metric, CorpusMetric)
     map_state(files, "state", metric, items, Context())
     assert bool(files.read("state")["kept"]) == (corpus is None)
+
+
+def test_states_are_merged_in_pairs_of_as_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files = ShardFiles(Folder(tmp_path))
+    metric = build_metric("cider", {})
+    assert isinstance(metric, CorpusMetric)
+    names = [f"state {number}" for number in range(5)]
+    for name in names:
+        map_state(files, name, metric, golden_items([f"a dog {name}"], [[f"the {name}"]]), Context())
+    merge, merged, sizes = metric.merge, list[tuple[Any, int]](), list[tuple[int, ...]]()
+
+    def noted(states: Sequence[Any]) -> Any:
+        counts = [next((count for other, count in merged if other is state), 1) for state in states]
+        merged.append((merge(states), sum(counts)))
+        sizes.append(tuple(counts))
+        return merged[-1][0]
+
+    monkeypatch.setattr(metric, "merge", noted)
+    merge_states(files, "merged", metric, names)
+    # At last the parts are joined.
+    assert sizes == [(1, 1), (1, 1), (2, 2), (4, 1)] * PARTS + [(1,) * PARTS]
 
 
 def test_kept_frames_are_equal_by_the_digest_of_their_video():
