@@ -3,8 +3,8 @@
 ``evaluate`` runs tasks with a model, ``score`` scores captions in memory, ``load_run`` reads a
 finished run; they return a ``Run`` or a ``ScoreTable``. ``register_*`` add metrics, adapters, statistics and
 protocols; ``as_evaluate`` makes a module of the evaluate library, ``as_torchmetrics`` and ``CLIPScore`` metrics with
-the interface of torchmetrics; ``compute_score`` is that of pycocoevalcap's scorers. Everything is imported on first
-use, so ``import capbench`` costs nothing.
+the interface of torchmetrics, ``compute_score`` is that of pycocoevalcap's scorers, ``reward`` a reward function for
+trainers. Everything is imported on first use, so ``import capbench`` costs nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .adapters import register_adapter
     from .benchmarks.api import compute_score, evaluate, load_run, score
     from .benchmarks.interchange.as_evaluate import as_evaluate
+    from .benchmarks.interchange.as_reward import reward
     from .benchmarks.interchange.as_torchmetrics import CLIPScore, as_torchmetrics
     from .benchmarks.protocols import register_protocol
     from .benchmarks.running.score_table import ScoreTable
@@ -32,6 +33,7 @@ _LAZY = {
     "compute_score": ".benchmarks.api",
     "evaluate": ".benchmarks.api",
     "load_run": ".benchmarks.api",
+    "reward": ".benchmarks.interchange.as_reward",
     "score": ".benchmarks.api",
     "register_adapter": ".adapters",
     "register_metric": ".metrics",
@@ -52,6 +54,7 @@ __all__ = [
     "register_metric",
     "register_protocol",
     "register_statistic",
+    "reward",
     "score",
 ]
 

@@ -107,7 +107,11 @@ EXAMPLES = {
         "evaluate.combine": "tests/test_readme.py",
     },
     "baselines.md": {"evaluation_decapbench": "tests/metrics/test_dcscore.py"},
-    "python.md": {"predictions=[": "tests/test_readme.py", "clip_score.update": "tests/test_readme.py"},
+    "python.md": {
+        "predictions=[": "tests/test_readme.py",
+        "clip_score.update": "tests/test_readme.py",
+        "capbench.reward": "tests/test_readme.py",
+    },
     "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
     "plots.md": {"agreement_figure": "here"},
     "interchange.md": {"load_dataset": "needs the hub"},

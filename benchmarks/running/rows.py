@@ -19,6 +19,7 @@ from ...errors import DataError, UsageError
 from ...metrics import Need
 from ...progress import Progress
 from ...rows import BadRow
+from ...tasks.schema import MetricEntry
 from ..inputs.failures import FailureLog, summarise
 from ..inputs.images import boxes_fault, boxes_of, handle_of, handle_within
 from ..inputs.items import (
@@ -63,11 +64,11 @@ _HOW_BY_ID = (
 _NAMED_IDS = 3
 
 
-def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]:
+def plan_rows(metrics: Sequence[str | MetricEntry], named: NamedModels) -> list[PlannedMetric]:
     """Return metrics that score plain rows.
 
     Args:
-        metrics: Their names.
+        metrics: Their names, or entries.
         named: The models, as they were named.
 
     Raises:
@@ -78,9 +79,9 @@ def plan_rows(metrics: Sequence[str], named: NamedModels) -> list[PlannedMetric]
         raise UsageError("no metric was named", "Name one; 'bench ls metrics' lists the metrics.")
     offers: frozenset[Need] = _OFFERS.union(need for need in OF_MODELS if getattr(named, need) is not None)
     planned: list[PlannedMetric] = []
-    for name in dict.fromkeys(metrics):
-        planned.append(plan_metric(read_metric(name), offers))
-        if planned[-1].name in [metric.name for metric in planned[:-1]]:
+    for metric in dict.fromkeys(metrics):
+        planned.append(plan_metric(read_metric(metric) if isinstance(metric, str) else metric, offers))
+        if planned[-1].name in [other.name for other in planned[:-1]]:
             raise UsageError(f"two metrics are called '{planned[-1].name}'", "Give the second one another 'label'.")
     require_one(planned)
     if named.encoder is not None:
@@ -151,7 +152,7 @@ def _collect(
 ) -> Generator[Shard, None, Summary]:
     """Yield the rows to score, a shard at a time."""
     size = shard_rows or (SHARD_OF_IMAGES if "image" in needs else SHARD)
-    samples, has_words = _samples(rows, needs, rule, failures), False
+    samples, has_words = caption_rows(rows, needs, rule, failures), False
     while some := list(islice(samples, size)):
         items, item_of_sample, numbers = gather(some, by_id)
         has_words = has_words or any(items.candidates)
@@ -169,7 +170,18 @@ def _collect(
     return Summary(effective=0)
 
 
-def _samples(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures: FailureLog) -> Iterator[CaptionRow]:
+def caption_rows(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures: FailureLog) -> Iterator[CaptionRow]:
+    """Yield the captions of plain rows.
+
+    Args:
+        rows: The rows; see :func:`capbench.score`.
+        needs: The columns that metrics need.
+        rule: The rule for an empty or invalid caption.
+        failures: Receives rows that cannot be scored, by id or number.
+
+    Raises:
+        UsageError: A row is no mapping.
+    """
     boundary, seen = Boundary.around(Path.cwd()) if "image" in needs else None, set[str]()
     for number, row in enumerate(rows):
         if isinstance(row, BadRow):

@@ -1,0 +1,282 @@
+"""Metrics as rewards of reinforcement learning: the functions that TRL and verl call."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ...adapters import Adapter
+from ...adapters.images.handles import as_png, is_decoded
+from ...errors import DataError, UsageError, counted
+from ...permissions import Permissions, permit
+from ...tasks.schema import MetricEntry
+from ..inputs.failures import FailureLog
+from ..inputs.items import gather, image_key, references_fault, references_of
+from ..inputs.models import LoadedWhenAsked, NamedModels, named_or_given
+from ..inputs.settings import read_metric
+from ..running.execution import execution_of
+from ..running.planned_metrics import finds_by_id, require_one
+from ..running.rows import caption_rows, plan_rows
+from ..running.scoring import Scorer, score_metric
+from ..store.store import Store
+
+OnError = Literal["raise"] | float | None
+"""What a completion without a reward gets: an error, this value, or None, which TRL leaves out."""
+_COLUMNS = {"references": ("references",), "objects": ("objects",), "image": ("image", "images"), "boxes": ("boxes",)}
+"""Need of a metric to the columns that give it, of which the first that is there counts."""
+_NAMED_COMPLETIONS = 3
+
+
+class Reward:
+    """A weighted sum of metrics as a function of completions; created by :func:`reward`.
+
+    It can be sent to other processes. Each loads the models at its first call; they share the store.
+
+    Args:
+        metrics: The metrics.
+        weights: Factor of each in the sum.
+        models: The models that they need.
+        on_error: What a completion without a reward gets.
+        store: The store's file.
+        permissions: What a data set may decide.
+
+    Attributes:
+        __name__: Its metrics, as trainers log it.
+
+    Raises:
+        UsageError: A metric is unknown, lacks a model, or depends on the other completions of a step.
+        MetricError: A metric cannot run on this machine.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[MetricEntry],
+        weights: Sequence[float],
+        models: NamedModels,
+        on_error: OnError,
+        store: Path,
+        permissions: Permissions,
+    ) -> None:
+        planned = plan_rows(metrics, models)
+        for metric in planned:
+            require_one([metric])
+            if metric.metric.corpus_dependent:
+                raise UsageError(
+                    f"reward: the values of metric '{metric.name}' depend on the other captions of a step.",
+                    "Name captions to count n-grams in: cider[document_frequencies=FILE], or corpus=ROWS.",
+                )
+        self.__name__ = "+".join(metric.name for metric in planned)
+        self._arguments = (metrics, weights, models, on_error, store, permissions)
+        self._weights, self._on_error, self._permissions = weights, on_error, permissions
+        self._store = Store(store, late=True)
+        self._scorer = Scorer(planned, LoadedWhenAsked(models))
+        self._needs = frozenset[str]().union(*(metric.metric.needs for metric in planned))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process builds it anew."""
+        return type(self), self._arguments
+
+    def __call__(
+        self, prompts: object = None, completions: Sequence[Any] = (), *, log_metric: Any = None, **columns: Any
+    ) -> list[float | None]:
+        """Return the reward of each completion; the signature is that of TRL.
+
+        Args:
+            prompts: Not used.
+            completions: ``[n]`` texts, or chats, of which the last message counts.
+            log_metric: Receives the mean of each metric of a sum.
+            **columns: ``[n]`` values each, those of the data set: ``references`` (a list of texts, or one), ``image``
+                or ``images``, ``objects``, ``boxes``, as far as the metrics need them; others are not used.
+
+        Returns:
+            ``[n]`` rewards.
+
+        Raises:
+            UsageError: A column is missing, or of another length.
+            DataError: A completion has no reward, and ``on_error`` is ``raise``.
+        """
+        values_of: dict[str, Sequence[Any]] = {"candidate": list(map(_text, completions))}
+        for need in self._needs & _COLUMNS.keys():
+            name = next((name for name in _COLUMNS[need] if columns.get(name) is not None), None)
+            if name is None:
+                raise UsageError(
+                    f"reward {self.__name__}: the step has no column {' or '.join(map(repr, _COLUMNS[need]))}.",
+                    f"Its columns are {', '.join(columns) or 'none'}: rename that of the data set.",
+                )
+            values_of[need] = [_only(value) for value in columns[name]] if name == "images" else columns[name]
+            if len(values_of[need]) != len(completions):
+                number = counted(len(completions), "completion")
+                raise UsageError(f"reward {self.__name__}: '{name}' has {len(values_of[need]):,} values for {number}")
+        if "image" in values_of:
+            # Completions of a prompt share an image, which is encoded once.
+            encoded = {id(image): as_png(image) for image in values_of["image"] if is_decoded(image)}
+            values_of["image"] = [encoded.get(id(image), image) for image in values_of["image"]]
+        rows = [dict(zip(values_of, values, strict=True)) for values in zip(*values_of.values(), strict=True)]
+        values, reasons = self._values(rows)
+        if log_metric is not None and len(values) > 1:
+            for name, of_metric in values.items():
+                known = of_metric[np.isfinite(of_metric)]
+                log_metric(name, float(known.mean()) if len(known) else math.nan)
+        total = np.einsum("m,mn->n", self._weights, np.stack(list(values.values())))
+        otherwise = self._told(reasons) if reasons else None
+        return [otherwise if n in reasons else value for n, value in enumerate(total.tolist())]
+
+    def compute_score(
+        self,
+        data_source: object = None,
+        solution_str: str = "",
+        ground_truth: Any = None,
+        extra_info: Mapping[str, Any] | None = None,
+        **batch: Any,
+    ) -> Any:
+        """Return the reward of a completion, or of those of a batch; the signatures are those of verl.
+
+        Args:
+            data_source: Not used.
+            solution_str: The completion.
+            ground_truth: Its references: a list of texts, or one.
+            extra_info: Its other columns (``image``, ``objects``, ``boxes``).
+            **batch: ``solution_strs``, ``ground_truths`` and ``extra_infos``, ``[n]`` each.
+
+        Returns:
+            The reward, or ``[n]`` rewards.
+
+        Raises:
+            UsageError: As of a call.
+            DataError: As of a call.
+        """
+        if "solution_strs" not in batch:
+            batch = {"solution_strs": [solution_str], "ground_truths": [ground_truth], "extra_infos": [extra_info]}
+            return self.compute_score(**batch)[0]
+        # Columns of its batches are arrays of objects, as are lists in them.
+        truths = [each.tolist() if isinstance(each, np.ndarray) else each for each in batch["ground_truths"]]
+        extras = [extra or {} for extra in batch.get("extra_infos", ())]
+        columns = {name: [extra.get(name) for extra in extras] for extra in extras for name in extra}
+        return self(None, batch["solution_strs"], **{**columns, "references": truths})
+
+    def _values(self, rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+        """Return ``[n]`` values of each metric, NaN where undefined, and why a row lacks one."""
+        failures, metrics = FailureLog(strict=False), self._scorer.metrics
+        values = {metric.name: np.full(len(rows), np.nan) for metric in metrics}
+        with permit(self._permissions):
+            usable = list(caption_rows(rows, self._needs, "zero", failures))
+            reasons = {int(failure.sample): f"{failure.subject} {failure.reason}" for failure in failures.entries}
+            items, item_of_row, _ = gather(usable, finds_by_id(metrics))
+            at = [int(row.id) for row in usable]
+            for metric in metrics if usable else ():
+                context = replace(self._scorer.context(metric.metric, metric.name), cache=self._store)
+                scores = score_metric(metric.metric, items, context)
+                values[metric.name][at] = scores.values[item_of_row]
+                for row, item in zip(at, item_of_row.tolist(), strict=True):
+                    if item in scores.failures:
+                        reasons.setdefault(row, f"{metric.name}: {scores.failures[item]}")
+        return values, reasons
+
+    def _told(self, reasons: Mapping[int, str]) -> float | None:
+        """Return what completions without a reward get, with a warning, or raise."""
+        some = "; ".join(f"completion {row}: {reasons[row]}" for row in sorted(reasons)[:_NAMED_COMPLETIONS])
+        more = f"; and {len(reasons) - _NAMED_COMPLETIONS:,} more" if len(reasons) > _NAMED_COMPLETIONS else ""
+        message = f"reward {self.__name__}: {counted(len(reasons), 'completion')} without a value: {some}{more}"
+        if self._on_error == "raise":
+            raise DataError(message, "on_error=VALUE gives such completions a value, on_error=None leaves them out.")
+        warnings.warn(message, stacklevel=3)
+        return None if self._on_error is None else float(self._on_error)
+
+
+def reward(
+    metrics: str | Mapping[str, float],
+    *,
+    model: str | Adapter | None = None,
+    model_args: str | Mapping[str, Any] = "",
+    judge: str | Adapter | None = None,
+    judge_args: str | Mapping[str, Any] = "",
+    corpus: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    group: str = "image",
+    on_error: OnError = "raise",
+    store: str | Path | None = None,
+    allow_outside: Sequence[str | Path] = (),
+    allow_server: Sequence[str] = (),
+    trust_remote_code: bool = False,
+) -> Reward:
+    """Return metrics as a reward function, for TRL (``reward_funcs=``) and verl (``.compute_score``).
+
+    Args:
+        metrics: A metric, or metric to its factor in a sum (negative where less is better).
+        model: The encoder of images and texts, for metrics that need one.
+        model_args: ``key=value,...`` for its adapter, or a mapping.
+        judge: The judge of captions, for metrics that need one.
+        judge_args: As ``model_args``, for the judge.
+        corpus: The captions that give CIDEr its document frequencies: a file, as ``document_frequencies`` takes it, or
+            rows with ``references``, such as the training set.
+        group: Column of those rows whose equal values are one document; without it each row is one.
+        on_error: What a completion without a value gets, with a warning: this number, or None, which TRL leaves out
+            of the group's mean; ``raise`` makes it an error.
+        store: As of :func:`capbench.score`.
+        allow_outside: As of :func:`capbench.score`.
+        allow_server: As of :func:`capbench.evaluate`.
+        trust_remote_code: As of :func:`capbench.evaluate`.
+
+    Raises:
+        UsageError: A metric is unknown, lacks a model, or depends on the other completions of a step.
+        MetricError: A metric cannot run on this machine.
+
+    Example:
+        >>> cider = capbench.reward("cider", corpus=train_set)
+        >>> GRPOTrainer(model, reward_funcs=[cider, capbench.reward({"length": -0.01})], train_dataset=train_set)
+    """
+    weights = {metrics: 1.0} if isinstance(metrics, str) else metrics
+    permissions = Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)
+    entries = [read_metric(name) for name in weights]
+    if corpus is not None:
+        frequencies = {"document_frequencies": _counted_in(corpus, group)}
+        ciders = [number for number, entry in enumerate(entries) if entry.metric == "cider"]
+        if not ciders:
+            raise UsageError("reward: corpus= is for CIDEr, which is not among the metrics", "Leave it out.")
+        for number in ciders:
+            entries[number] = entries[number].model_copy(update=frequencies)
+    with permit(permissions):
+        models = NamedModels(encoder=named_or_given(model, model_args), judge=named_or_given(judge, judge_args))
+        file = execution_of(None, store)[1]
+        return Reward(entries, list(weights.values()), models, on_error, file, permissions)
+
+
+def _counted_in(corpus: str | Path | Iterable[Mapping[str, Any]], group: str) -> str:
+    """Return the file of captions to count; that of rows is deleted with the process."""
+    if isinstance(corpus, str | Path):
+        return str(corpus)
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8", delete=False) as file:
+        atexit.register(os.unlink, file.name)
+        for number, row in enumerate(corpus):
+            references, document = references_of(row.get("references")), row.get(group, number)
+            if fault := references_fault(references):
+                raise DataError(f"corpus: row {number}: its references: {fault}")
+            image = image_key(as_png(document) if is_decoded(document) else document)
+            file.writelines(json.dumps({"image": image, "caption": text}) + "\n" for text in references)
+    return file.name
+
+
+def _text(completion: Any) -> Any:
+    """Return the text of a completion: itself, or the content of the last message of a chat."""
+    if not isinstance(completion, list | tuple) or not completion:
+        return completion
+    content = completion[-1].get("content")
+    if not isinstance(content, list):
+        return content
+    return "".join(part.get("text", "") for part in content)
+
+
+def _only(images: Any) -> Any:
+    """Return the only image of a list."""
+    if not isinstance(images, list | tuple):
+        return images
+    return images[0] if len(images) == 1 else None
