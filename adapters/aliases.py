@@ -2,7 +2,8 @@
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
-that its weights come from) and, all others, the adapter's arguments. One that begins with ``./`` is a file or
+that its weights come from), ``fetch`` (files that no hub has, for ``bench fetch``; keys of a ``Source``) and, all
+others, the adapter's arguments. One that begins with ``./`` is a file or
 folder next to the alias file. Models of open_clip are named by architecture and tag, as
 ``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner. ``--model ViT-B-32``, an
 architecture of open_clip, takes any of its tags in ``pretrained``.
@@ -21,8 +22,9 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from ..access import Request, linked_outside, requests_of, require_permitted
+from ..downloads import Files, Resource, Source
 from ..errors import AdapterError, UsageError, did_you_mean
-from ..paths import is_file
+from ..paths import checkpoint_folder, is_file
 from ..permissions import permitted, runs_code
 from ..rows import load_json
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
@@ -63,6 +65,7 @@ class ModelSpec:
             labels; a metric that is left out has no number there.
         published_as: Key of a paper to what its tables call the model; several names where its tables differ.
         instance: The model itself, where it was not named.
+        fetch: Files that it reads from the folder of checkpoints, and where they come from.
     """
 
     name: str
@@ -74,6 +77,7 @@ class ModelSpec:
     printed_as: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     instance: Adapter | None = None
+    fetch: Source | None = None
 
     @property
     def build(self) -> Callable[..., Adapter]:
@@ -104,10 +108,24 @@ class ModelSpec:
         Raises:
             AdapterError: The hint says how to get them.
         """
+        if self.instance is not None:
+            return
         # Skip what needs the model's own code where that code does not run.
         build = adapters[self.adapter]
         if isinstance(build, type) and issubclass(build, Model) and (runs_code() or not self.runs_remote_code):
             build.check({"source": self.source, **self._arguments_of(build)})
+
+    def resources(self) -> list[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        build = self.build
+        is_model = self.instance is None and isinstance(build, type) and issubclass(build, Model)
+        of_hub: Sequence[Resource] = build.resources(self._arguments_of(build)) if is_model else ()  # pyright: ignore
+        return [*of_hub, *([Files(self.fetch, checkpoint_folder())] if self.fetch else [])]
+
+    @property
+    def fetched_by(self) -> str:
+        """What ``bench fetch`` is given to get its weights; empty where these are named in another way."""
+        return self.name if self.name in list_aliases() and self.resources() else ""
 
     @property
     def runs_remote_code(self) -> bool:
@@ -211,7 +229,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         others = [str(arguments[key]) for key in ("architecture", "pretrained") if key in arguments]
         name = str(arguments.get("name") or " ".join([spec.name, *others]))
         if others:
-            spec = replace(spec, source="", printed_as={}, published_as={})
+            spec = replace(spec, source="", fetch=None, printed_as={}, published_as={})
         return _marked(replace(spec, name=name, arguments={**spec.arguments, **arguments}))
     if adapter := _adapter_of_folder(Path(model).expanduser()):
         return resolve_model(adapter, {"name": Path(model).name, "pretrained": model, **arguments})
@@ -308,7 +326,8 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
     published = {
         paper: [names] if isinstance(names, str) else names for paper, names in values.get("published_as", {}).items()
     }
-    described = {"description", "size", "source", "adapter", "printed_as", "published_as"}
+    described = {"description", "size", "source", "adapter", "printed_as", "published_as", "fetch"}
+    fetched = values.get("fetch")
     return ModelSpec(
         name,
         values["adapter"],
@@ -316,4 +335,5 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
         *(str(values.get(key, "")) for key in ("description", "size", "source")),
         printed_as=values.get("printed_as", {}),
         published_as=published,
+        fetch=Source.model_validate({"title": f"weights of {name}", **fetched}) if fetched else None,
     )

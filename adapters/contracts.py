@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
+from ..downloads import Repository, Resource
 from ..errors import AdapterError
 from ..rows import BadRow
 from .checkpoints import first_line
@@ -111,6 +113,17 @@ class Model(ABC):
         Raises:
             AdapterError: The hint says how to get it.
         """
+
+    @classmethod
+    def resources(cls, arguments: Mapping[str, Any]) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it: the repository on the hub that it names, if it names one.
+
+        Args:
+            arguments: Its constructor's arguments.
+        """
+        name = str(arguments.get("pretrained", ""))
+        is_on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).exists()
+        return [Repository(name, arguments.get("revision"))] if is_on_hub else []
 
     def to_trainable(self) -> TrainableModel:
         """Return the model's module and its parts for training.

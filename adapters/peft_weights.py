@@ -29,8 +29,8 @@ def peft_checkpoint(peft: str) -> str:
     if not (folder / "adapter_config.json").is_file():
         raise AdapterError(
             f"peft={peft} is not a folder with an adapter_config.json, nor one in {checkpoint_folder()}.",
-            "Name a folder that save_pretrained of peft wrote: from the hub ('hf download'), or the source that "
-            "'bench show MODEL' has.",
+            "Name a folder that save_pretrained of peft wrote: from the hub ('hf download'). That of an alias comes by "
+            "'bench fetch MODEL'.",
         )
     files = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json")]
     return f"sha256:{digest_of_files(files)}"

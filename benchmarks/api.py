@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,6 +47,7 @@ def evaluate(
     engine: Executor | Execution | None = None,
     progress: Progress | None = None,
     on_finish: Callable[[Any], None] = lambda task_run: None,
+    on_missing: Callable[[Any], object] = lambda missing: warnings.warn(str(missing), stacklevel=3),
     allow_server: Sequence[str] = (),
     run_functions: bool = False,
     trust_remote_code: bool = False,
@@ -70,6 +72,7 @@ def evaluate(
         store: The store's file (default: the user's store), or results shared by machines: a URL or ``FOLDER/``.
         engine: The ``Executor`` of ``capbench.benchmarks.scale`` that runs the shards; None is this process.
         progress: Returns a reporter of (done, total) for a step; by default a notebook shows progress bars.
+        on_missing: Called before models are loaded with what some metrics lack (``Missing``); warns by default.
         on_finish: Called with each finished ``TaskRun``, before the next task starts.
         allow_server: Servers that files may name, as ``HOST`` or ``HOST:PORT``; servers in ``model_args`` are allowed.
         run_functions: Whether functions of task files (``!function``) may run; read the files first.
@@ -95,12 +98,14 @@ def evaluate(
 
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
     with permit(Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)):
+        execution, file = execution_of(engine, store)
         call = resolve_call(
             tasks, model=model, model_args=model_args, encoder=encoder, encoder_args=encoder_args, judge=judge,
             judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
-            allow_outside=options.allow_outside,
+            allow_outside=options.allow_outside, loads=() if execution.is_always_elsewhere else ROLES,
         )  # fmt: skip
-        execution, file = execution_of(engine, store)
+        if call.missing.errors:
+            on_missing(call.missing)
         execution.require_named(call.models)
         output, result = Path(output_path) if output_path else None, Run()
         if output:

@@ -6,7 +6,8 @@ import argparse
 import textwrap
 
 from ..errors import UsageError
-from .options import REDISTRIBUTION, TASK, add_options, locations_of, tell
+from .fetch import fetch, nothing_to_fetch
+from .options import REDISTRIBUTION, TASK, add_options, locations_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--download",
         action="store_true",
-        help="fetch what may be fetched without a login, into the cache (or below $CAPBENCH_DATA)",
+        help="fetch what may be fetched without a login, as 'bench fetch TASK' does, but nothing for its metrics",
     )
     add_options(parser, *TASK, "--allow_outside", "--allow_server")
 
@@ -25,8 +26,6 @@ def run(options: argparse.Namespace) -> int:
     from ..access import require_permitted
     from ..benchmarks.inputs.failures import describe
     from ..benchmarks.running.inspection import inspect_task
-    from ..progress import bars
-    from ..tasks.download import fetch
     from ..tasks.index import build_index
     from ..tasks.schema import load_task
     from ..tasks.sources import load_source, requests_of_card
@@ -44,13 +43,13 @@ def run(options: argparse.Namespace) -> int:
             f"{'runs':<13}{REDISTRIBUTION['full']}"
         )
     else:
-        _print_card(source, [] if source.generated else locations.candidates(source))
+        _print_card(source, [] if source.generated else locations.candidates(source), task.task)
         if options.download and not source.generated:
             require_permitted(requests_of_card(task, entry.path))
-            folder = locations.candidates(source)[0]
-            tell(f"\nfetching into {folder}. By going on you accept: {source.terms}")
-            for file in fetch(source, folder, bars()):
-                print(f"{'fetched':<13}{file}")
+            if not source.downloads:
+                raise nothing_to_fetch(source)
+            print()
+            fetch([locations.resource(source)], yes=False)
     report = inspect_task(entry, locations)
     print(f"\nfound        {report.origin or 'nothing'}: {report.verdict}")
     print(textwrap.indent(report.detail, " " * 13))
@@ -62,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if report.verdict == "ok" else 1
 
 
-def _print_card(source, folders) -> None:
+def _print_card(source, folders, task: str) -> None:
     print(source.title)
     for name, text in (
         ("homepage", source.homepage),
@@ -83,7 +82,9 @@ def _print_card(source, folders) -> None:
         there = next((folder for folder in folders if (folder / file.path).exists()), None)
         print(f"  {file.path}{optional}: {'found' if there else 'not found in the folders searched'}")
         print(textwrap.fill(file.what, 105, initial_indent=" " * 6, subsequent_indent=" " * 6))
+    if source.downloads:
+        print(f"'bench fetch {task}' fetches into {folders[0]}")
     for download in source.downloads:
-        print(f"  --download fetches {download.url or f'{download.file} of hub data set {download.hub}'}")
+        print(f"  {download.about}\n      from {download.origin}")
         if download.note:
             print(f"      {download.note}")

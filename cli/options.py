@@ -228,7 +228,7 @@ def names(values: list[str] | None) -> list[str]:
     return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
 
 
-def tell(*lines: str) -> None:
+def tell(*lines: object) -> None:
     """Print lines on stderr."""
     for line in lines:
         print(line, file=sys.stderr, flush=True)

@@ -193,7 +193,9 @@ def run(options: argparse.Namespace) -> int:
         finish(task_run)
 
     try:
-        evaluate(tasks=names(options.tasks), metrics=metric_names, on_finish=report, **models, **settings)
+        evaluate(
+            tasks=names(options.tasks), metrics=metric_names, on_finish=report, on_missing=tell, **models, **settings
+        )
     finally:
         # When a later task fails, those before it are done, and are shown.
         if finished:
@@ -245,7 +247,9 @@ def _say_what_would_be_done(
         print(*(f"{f'{name}:':<12}{text}" for name, text in described(planned)), sep="\n")
         _print_requests(asked[planned.task.task])
     print(f"runs would be written below {options.output_path}")
-    return 0
+    if resolved.missing.errors:
+        tell("", str(resolved.missing))
+    return 1 if resolved.missing.errors else 0
 
 
 def _print_requests(requests: Sequence[Request]) -> None:

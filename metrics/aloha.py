@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..adapters import Judgement, JudgeRequest
+from ..downloads import Resource
 from ..errors import MetricError, require_all, require_counts
 from .capture.parsers import RELEASED_ENCODER, choose_parser, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
@@ -167,6 +168,10 @@ class Aloha(Metric):
         require_all(
             self._texts_of_prompts if self._parser is None else self._parser.check, self._root, self._encoder.check
         )
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return [*(self._parser.resources() if self._parser else ()), *self._encoder.resources()]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what finds objects and root nouns and encodes."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..adapters.devices import BatchSize, find_device, grouped
 from ..adapters.encoders.clip_tokens import reserved_positions
+from ..downloads import Resource
 from ..errors import MetricError, require_counts
 from .contract import Context, Metric, kept, require_choice
 from .items import Items, Scores
@@ -83,6 +84,10 @@ class BertScore(Metric):
         self._checkpoint.check()
         if self._checkpoint.folder is not None:
             self._config()
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return self._checkpoint.resources()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and which checkpoint it is: its name and commit, or the hash of its files."""

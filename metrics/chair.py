@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..downloads import Files, Resource
 from ..errors import MetricError
 from ..paths import cache_folder
 from ..tasks.locate import DataLocations
 from .contract import Context, Metric
 from .items import Items, Scores
+from .sources import sources
 
 
 class _Chair(Metric):
@@ -45,6 +48,10 @@ class _Chair(Metric):
     def check(self) -> None:
         """Raise if the table of synonyms is missing, or is another one."""
         self._table()
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return [Files(sources()["chair"], _places()[0].parent, partial(find_table, self._synonyms))]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return which table finds the objects."""
@@ -140,8 +147,8 @@ N_OBJECTS = 80
 """Lines of the released table; one of another length is not of COCO."""
 
 _WHERE_FROM = (
-    "It is data/synonyms.txt of https://github.com/LisaAnne/Hallucination, which may not be passed on with "
-    f"capbench. Put it at $CAPBENCH_DATA/{TABLE}, or name it with the metric's argument 'synonyms'."
+    "'bench fetch chair_i' fetches it: data/synonyms.txt of https://github.com/LisaAnne/Hallucination, which may not "
+    f"be passed on with capbench. Or put it at $CAPBENCH_DATA/{TABLE}, or name it with the setting 'synonyms'."
 )
 
 _COMPOUNDS = (
@@ -223,16 +230,17 @@ def find_table(path: str | None = None) -> Path:
     Raises:
         MetricError: It is not there; the hint says where to get it.
     """
-    if path is not None:
-        places = [Path(path).expanduser()]
-    else:
-        root = DataLocations.from_environment().root
-        places = [folder / TABLE for folder in (root, cache_folder() / "data") if folder]
+    places = _places() if path is None else [Path(path).expanduser()]
     for place in places:
         if place.is_file():
             return place
     looked = " and ".join(map(str, places))
     raise MetricError(f"CHAIR's synonym table is not on this machine (looked for {looked}).", _WHERE_FROM)
+
+
+def _places() -> list[Path]:
+    root = DataLocations.from_environment().root
+    return [folder / TABLE for folder in (root, cache_folder() / "data") if folder]
 
 
 def read_table(path: Path) -> SynonymTable:

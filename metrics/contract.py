@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ..adapters import Encoder, ImageHandle, Judge
+from ..downloads import Resource
 from ..errors import MetricError, UsageError, did_you_mean
 from ..progress import Reporter, unheard
 from .exact_sums import exact_sums, totals
@@ -250,6 +251,10 @@ class Metric(Aggregate, ABC):
         Raises:
             MetricError: Something is missing; the hint says how to get it.
         """
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it: files and checkpoints that capbench does not bring."""
+        return ()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return everything that can change a value: settings and the version of what computes it."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from ..downloads import Resource
 from ..errors import require_all
 from .capture import wordnet as wordnets
 from .capture.parsers import choose_parser, named_parser, other_encoder
@@ -67,6 +68,10 @@ class GraphMetric(Metric):
     def check(self) -> None:
         """Raise if the parser, or WordNet, is missing."""
         require_all(self._parser.check, *([lambda: wordnets.find(self._wordnet_folder)] if self.lemmatize else []))
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return [*self._parser.resources(), *([wordnets.resource(self._wordnet_folder)] if self.lemmatize else [])]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses and knows lemmas."""
@@ -194,6 +199,10 @@ class SoftSpice(GraphMetric):
     def check(self) -> None:
         """Raise if the parser, WordNet or the encoder is missing."""
         require_all(super().check, self._encoder.check)
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return [*super().resources(), *self._encoder.resources()]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, knows lemmas and encodes."""

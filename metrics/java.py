@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import MetricError
+from ..paths import cache_folder
 
 JAVA_FLAGS = (
     # Without these the jars read and write in the machine's locale, which in a container is ASCII.
@@ -27,7 +28,7 @@ _STDERR_LINES = 20
 
 
 def find_jar(path: str) -> Path:
-    """Return where a file of the installed pycocoevalcap is, without importing that package.
+    """Return where a file of pycocoevalcap is, without importing that package.
 
     Args:
         path: Path inside the package (``"meteor/meteor-1.5.jar"``).
@@ -36,13 +37,14 @@ def find_jar(path: str) -> Path:
         MetricError: The package is not installed, or lacks the file.
     """
     package = importlib.util.find_spec("pycocoevalcap")
-    # A namespace package: it may have more than one folder.
-    for folder in (package.submodule_search_locations or ()) if package else ():
+    # A namespace package: it may have more than one folder. The last one is that of 'bench fetch'.
+    installed = (package.submodule_search_locations or ()) if package else ()
+    for folder in (*installed, cache_folder() / "pycocoevalcap"):
         if (Path(folder) / path).is_file():
             return Path(folder) / path
     raise MetricError(
         f"{path} is missing, a file of the package pycocoevalcap.",
-        "pip install --force-reinstall --no-deps pycocoevalcap",
+        "pip install --force-reinstall --no-deps pycocoevalcap; what METEOR reads of it, 'bench fetch meteor' fetches.",
     )
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from ..atomic_files import temporary_folder
+from ..downloads import Files, Resource
 from ..errors import MetricError, require_all
 from ..paths import cache_folder
 from .contract import PARSEABLE, Context, kept
 from .items import Items, Scores
 from .java import find_jar, find_java, run_java
+from .sources import sources
 from .words import ptb
 
 _BATCH = 2_000
@@ -61,6 +63,10 @@ class Spice(ptb.TokenMetric):
     def check(self) -> None:
         """Raise if Java, the jar, CoreNLP's jars, a JavaScript engine or the tokeniser's jar is missing."""
         find_program()
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return [Files(sources()["corenlp"], cache_folder() / "spice", _require_corenlp)]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what parses and what tokenises."""
@@ -107,7 +113,6 @@ JAR = "spice/spice-1.0.jar"
 MAIN = "edu.anu.spice.SpiceScorer"
 OPTIONS = ("-subset", "-silent")
 CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
-CORENLP_SOURCE = "http://nlp.stanford.edu/software/stanford-corenlp-full-2015-12-09.zip"
 CATEGORIES = ("All", "Object", "Attribute", "Relation", "Color", "Size", "Cardinality")
 
 # Where Debian and Ubuntu put Rhino (package librhino-java).
@@ -129,7 +134,9 @@ def _fingerprint() -> dict[str, object]:
 def folders() -> list[Path]:
     """Return where CoreNLP's jars are looked for, first one first."""
     named = os.environ.get("CAPBENCH_SPICE")
-    return [*([Path(named).expanduser()] if named else []), cache_folder() / "spice", find_jar(JAR).parent / "lib"]
+    fetched = cache_folder() / "spice"
+    first = [Path(named).expanduser()] if named else []
+    return [*first, fetched, fetched / "stanford-corenlp-full-2015-12-09", find_jar(JAR).parent / "lib"]
 
 
 def find_program() -> list[Path]:
@@ -140,8 +147,7 @@ def find_program() -> list[Path]:
     """
     jar = find_jar(JAR)
     searched = folders()
-    places = {name: [folder / name for folder in searched if (folder / name).is_file()] for name in CORENLP}
-    first = [paths[0] for paths in places.values() if paths]
+    first = [paths[0] for paths in _corenlp().values() if paths]
     shipped = sorted(path for path in (jar.parent / "lib").glob("*.jar") if path.name not in CORENLP)
     # Other jars in CoreNLP's folder, such as a JavaScript engine.
     added = [
@@ -150,17 +156,23 @@ def find_program() -> list[Path]:
         for path in sorted(folder.glob("*.jar"))
         if path.name not in CORENLP and path not in shipped and not path.name.startswith("stanford-corenlp")
     ]
-    require_all(lambda: _require_corenlp(places, searched), lambda: _engine(added))
+    require_all(_require_corenlp, lambda: _engine(added))
     # SPICE's manifest names jars in its own folder: jars in other folders must come first to be used.
     return [*first, jar, *shipped, *added, *_engine(added)]
 
 
-def _require_corenlp(places: Mapping[str, Sequence[Path]], searched: Sequence[Path]) -> None:
-    if missing := " and ".join(name for name, paths in places.items() if not paths):
+def _corenlp() -> dict[str, list[Path]]:
+    """Return where each of CoreNLP's jars is."""
+    return {name: [folder / name for folder in folders() if (folder / name).is_file()] for name in CORENLP}
+
+
+def _require_corenlp() -> None:
+    if missing := " and ".join(name for name, paths in _corenlp().items() if not paths):
+        searched = folders()
         raise MetricError(
             f"SPICE needs {missing}, which pycocoevalcap does not ship (looked in {', '.join(map(str, searched))}).",
-            f"Fetch {CORENLP_SOURCE} (Stanford CoreNLP 3.6.0), and put {missing} of it into {searched[0]}, or into "
-            "a folder that CAPBENCH_SPICE names.",
+            f"{sources()['corenlp'].offer('spice')} Or put {missing} of Stanford CoreNLP 3.6.0 into {searched[0]}, or "
+            "into a folder that CAPBENCH_SPICE names.",
         )
 
 

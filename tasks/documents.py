@@ -341,7 +341,7 @@ def _data_files(
         matches = beside if all(beside.values()) else matches
     files = list(chain.from_iterable(matches.values()))
     if not files and located is not None:
-        files = _only_data_set(task, located)
+        files = _only_data_set(task, located) or _matching(located, "*/*.parquet", boundary)
     elif missing := [name for name, of_name in matches.items() if not of_name]:
         names, files = missing, []
     if not files and located is None and source is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..boundary import Boundary
+from ..downloads import Files
 from ..errors import DataError, UsageError
 from ..paths import cache_folder
 from ..permissions import Permissions
@@ -105,6 +106,10 @@ class DataLocations:
             if any(not path.name.startswith(".") and path.suffix != ".part" for path in names):
                 return folder
         return None
+
+    def resource(self, source: DataSource) -> Files:
+        """Return the files of a data card for ``bench fetch``, which go into the folder that is searched first."""
+        return Files(source, self.candidates(source)[0])
 
     def candidates(self, source: DataSource) -> list[Path]:
         """Return the folders that are searched for a data set, first one first."""

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from ..access import Request, requests_of
 from ..boundary import HINT, OUTSIDE, Boundary
+from ..downloads import Source
 from ..errors import TaskError
 from ..paths import is_file
 from ..permissions import Permissions, is_installed, permitted
@@ -27,48 +28,15 @@ class SourceFile(Strict):
     """Whether nothing works without it."""
 
 
-class Download(Strict):
-    """Something that may be fetched without a login."""
-
-    url: str | None = None
-    """Where it is fetched from."""
-    hub: str | None = None
-    """Hub data set id, in place of a URL; ``file`` is then the file's name there."""
-    file: str
-    """Name under which it is kept in the data set's folder."""
-    sha256: str | None = None
-    """Of its bytes; a file with another sum is refused."""
-    md5: str | None = None
-    """The same, where no other sum is published."""
-    unpack: Literal["zip"] | None = None
-    """Whether it is an archive."""
-    note: str = ""
-    """What is to be known of it."""
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> Download:
-        if (self.url is None) == (self.hub is None):
-            raise ValueError("a download has either 'url' or 'hub'")
-        if PurePosixPath(self.file).name != self.file or self.file in ("", ".."):
-            raise ValueError("'file' is a plain file name")
-        return self
-
-
-class DataSource(Strict):
+class DataSource(Source):
     """A data card."""
 
-    title: str
-    """What the data set is called."""
     folder: str = ""
     """Name of the data set's folder under ``CAPBENCH_DATA`` and under the cache."""
     generated: bool = False
     """The reader makes the data, whole, whenever it is loaded: there is no folder, and nothing to get."""
     homepage: str = ""
     """Where others get it. Your own data has none, and needs no ``licence``, ``terms``, ``citation`` or ``how``."""
-    licence: str = ""
-    """Its licence, or that none is stated."""
-    terms: str = ""
-    """What may be done with it."""
     redistribution: Literal["full", "scores"] = "scores"
     """What of a run over this data may be passed on: all of its captions and ratings, or scores alone."""
     pictures: bool = False
@@ -77,8 +45,6 @@ class DataSource(Strict):
     """What to cite."""
     files: list[SourceFile] = Field(default_factory=list)
     """What the folder of the data set holds."""
-    downloads: list[Download] = Field(default_factory=list)
-    """What may be fetched without a login, by ``bench data TASK --download``."""
     how: str = ""
     """How a user gets the files, in sentences."""
 

@@ -25,6 +25,7 @@ FLOORS = (
     ("permissions",),
     ("boundary",),
     ("access", "arrow", "atomic_files", "hub", "paths", "progress", "registry", "rows"),
+    ("downloads",),
     ("adapters", "tasks"),
     ("adapters.shapes",),
     ("metrics",),
@@ -46,6 +47,7 @@ ROOMS = {
         "adapters.shapes",
     ),
     "metrics": (
+        "metrics.sources",
         "metrics.items",
         "metrics.exact_sums",
         "metrics.mapped",

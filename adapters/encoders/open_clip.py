@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...boundary import Boundary
+from ...downloads import Repository, Resource
 from ...errors import AdapterError, did_you_mean
 from ...hub import NotInCache, asked_once, require_repository, unreachable
 from ...rows import load_json
@@ -30,6 +31,7 @@ from .torch_encoder import TorchEncoder
 if TYPE_CHECKING:
     import torch
 
+_WEIGHTS = "open_clip_model.safetensors"
 _DOWN = ("_lora_A", ".lora_A")
 
 
@@ -444,7 +446,7 @@ class OpenClipEncoder(OpenClipTowers):
         }
         (folder / _CONFIGURATION).write_text(json.dumps(configuration, indent=2) + "\n", encoding="utf-8")
         weights = {name: value.detach().cpu().contiguous() for name, value in self._model.state_dict().items()}
-        save_file(weights, folder / "open_clip_model.safetensors", {"format": "pt"})
+        save_file(weights, folder / _WEIGHTS, {"format": "pt"})
         for file in self._tokenizer_files:
             shutil.copyfile(file, folder / file.name)
         return {"adapter": "open_clip", "pretrained": f"./{folder.name}"}
@@ -456,6 +458,23 @@ class OpenClipEncoder(OpenClipTowers):
             pretrained, architecture = str(arguments["pretrained"]), arguments.get("architecture")
             require_tag(pretrained, architecture, arguments.get("source", ""))
             find_source(pretrained, architecture)
+
+    @classmethod
+    def resources(cls, arguments: Mapping[str, Any]) -> Sequence[Resource]:
+        """Return the repository of its weights on the hub, and that of its tokenizer; see ``Model.resources``."""
+        import open_clip
+
+        pretrained, architecture = str(arguments["pretrained"]), arguments.get("architecture")
+        if Path(pretrained).expanduser().exists():
+            return []
+        name, text = pretrained.removeprefix(_HUB), dict[str, Any]()
+        if architecture is not None:
+            architecture, configuration = _architecture(architecture)
+            text = configuration.get("text_cfg", {})
+            name = str(open_clip.get_pretrained_cfg(architecture, pretrained).get("hf_hub", "")).rpartition("/")[0]
+        weights = [Repository(name, weights=(_WEIGHTS, "open_clip_pytorch_model.bin"))] if name else []
+        others = {str(text[key]) for key in ("hf_tokenizer_name", "hf_model_name") if text.get(key)} - {name}
+        return [*weights, *(Repository(other, weights=()) for other in sorted(others))]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights, the architecture and all that was done with them."""

@@ -303,8 +303,8 @@ def _find(path: Path, source: str) -> Path:
         return in_cache / path
     raise AdapterError(
         f"checkpoint {path}: there is no such file" + (f", nor in {in_cache}." if path.name == str(path) else "."),
-        f"It comes from {source or 'the list in the README of github.com/aimagelab/pacscore'}; put it into "
-        f"{in_cache}, or name it with --model_args checkpoint=FILE.",
+        f"'bench fetch MODEL' fetches it; it comes from {source or 'the README of github.com/aimagelab/pacscore'}. Or "
+        f"put it into {in_cache}, or name it with --model_args checkpoint=FILE.",
     )
 
 

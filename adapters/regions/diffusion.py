@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...downloads import Repository, Resource
 from ...errors import AdapterError, extra
 from ..checkpoint_identity import checkpoint_digest, hub_commit
 from ..checkpoints import first_line
@@ -67,6 +68,12 @@ class DiffusionPainter(Painter):
     def check(cls, arguments: Mapping[str, Any]) -> None:
         """Raise if diffusers is not installed; see ``Model.check``."""
         _library()
+
+    @classmethod
+    def resources(cls, arguments: Mapping[str, Any]) -> Sequence[Resource]:
+        """Return its repository on the hub; see ``Model.resources``."""
+        parts = {"weights": ("*/*model.safetensors", "*/*model.bin"), "folders": ("*",)}
+        return [replace(found, **parts) for found in super().resources(arguments) if isinstance(found, Repository)]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...adapters import Adapter
 from ...adapters.aliases import ModelSpec
 from ...boundary import Boundary
-from ...errors import TaskError, UsageError, placed
+from ...errors import BenchError, TaskError, UsageError, as_one, placed
 from ...metrics import DIRECTION
 from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex, build_index
@@ -19,14 +21,14 @@ from ...tasks.schema import PublishedTable, StatisticEntry, TaskConfig
 from ...tasks.sources import load_source
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.images import ImageFinder
-from ..inputs.models import NamedModels, named_or_given
+from ..inputs.models import ROLES, NamedModels, named_or_given
 from ..protocols.binding import load_bound
 from ..protocols.contract import Protocol
 from ..protocols.job import CAPTIONS, INTERVALS, Result
 from ..published.values import Published, find_in
 from ..statistics import as_class, statistics
 from ..statistics.contract import Statistic
-from .planned_metrics import OF_MODELS, PlannedMetric, plan_metrics, require_distinct, require_inside, require_one
+from .planned_metrics import OF_MODELS, PlannedMetric, plan_metrics, require_distinct, require_inside
 
 _DOES = {"captioner": "writes captions", "encoder": "encodes images and texts", "judge": "judges"}
 
@@ -99,6 +101,48 @@ class PlannedRun:
         return self.captioner or self.encoder or self.judge
 
 
+@dataclass
+class Missing:
+    """What this machine lacks, and a run cannot fetch.
+
+    Attributes:
+        errors: An error for each missing part.
+        names: What ``bench fetch`` is given to get them.
+    """
+
+    errors: list[BenchError] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def add(self, check: Callable[[], object], name: str = "") -> None:
+        """Run a check, and keep its errors.
+
+        Args:
+            check: Raises if something is missing.
+            name: What ``bench fetch`` is given to get it; empty if it cannot be fetched.
+        """
+        try:
+            check()
+        except BenchError as error:
+            self.errors += error.parts
+            self.names += [name] if name else []
+
+    @property
+    def remedy(self) -> str:
+        """The command that fetches what can be fetched; empty if nothing can."""
+        return f"{shlex.join(['bench', 'fetch', *dict.fromkeys(self.names)])}" if self.names else ""
+
+    def require_nothing(self) -> None:
+        """Raise one error for all that is missing, with the command that fetches it as the hint's first line."""
+        if self.errors:
+            error = as_one(list({error.message: error for error in self.errors}.values()))
+            raise type(error)(error.message, "\n".join(filter(None, (self.remedy, error.hint))), error.parts)
+
+    def __str__(self) -> str:
+        """Return what is missing, in lines; the last one is the command."""
+        hints = [f"- {error.message}" + f"\n{error.hint}".replace("\n", "\n    ").rstrip() for error in self.errors]
+        return "\n".join(filter(None, ("missing on this machine:", *hints, self.remedy)))
+
+
 @dataclass(frozen=True)
 class ResolvedCall:
     """The plan of a call.
@@ -107,11 +151,13 @@ class ResolvedCall:
         plan: Its runs.
         models: The models, by name or as objects.
         locations: Locations of local data.
+        missing: What metrics lack, without which the others run.
     """
 
     plan: list[PlannedRun]
     models: NamedModels
     locations: DataLocations
+    missing: Missing
 
 
 def resolve_call(
@@ -127,6 +173,7 @@ def resolve_call(
     data: Mapping[str, str | Path] | None = None,
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
+    loads: Sequence[str] = ROLES,
 ) -> ResolvedCall:
     """Return the plan of a call, after all checks that need no loaded model.
 
@@ -142,13 +189,14 @@ def resolve_call(
         data: Task name to the path of its local data.
         include_path: Folders with the user's task files.
         allow_outside: Folders that tasks may read, in addition to those of tasks and data.
+        loads: Roles of the models that this process loads, and needs on this machine.
 
     Raises:
         UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
         TaskError: A task file is faulty.
-        MetricError: The machine lacks what every metric of a task needs; a metric that lacks it alone
-            is planned with its error, and the others run.
-        DataError: A raw data set is not on this machine.
+        BenchError: Data, weights, or what every metric of a task reads is not on this machine, with all that is
+            missing. A metric that lacks something alone is planned with its error, and the others run; but not where a
+            model would write captions, which costs far more.
     """
     index = build_index(include_path)
     paths = index.expand_names({name: Path(path) for name, path in data.items()}) if data else {}
@@ -158,14 +206,25 @@ def resolve_call(
     )
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
     plan = plan_tasks(index, names, models, metric_names, locations)
+    fatal, tolerable = Missing(), Missing()
     for planned in plan:
-        require_one(planned.metrics)
-        if planned.task.custom_dataset is not None:
-            # Data on the hub is requested when it is loaded.
-            require_data(planned.task, planned.path, locations)
+        writes = planned.captioner is not None and not planned.captioner.is_recorded
+        source = load_source(planned.task, planned.path)
+        fetched_by = planned.task.task if source and source.downloads else ""
+        fatal.add(partial(require_data, planned.task, planned.path, locations), fetched_by)
         if planned.looks_at_images:
-            planned.pixels.require()
-    return ResolvedCall(plan, models, locations)
+            fatal.add(planned.pixels.require)
+        missing = fatal if writes or all(metric.error for metric in planned.metrics) else tolerable
+        for metric in planned.metrics:
+            missing.add(metric.require, metric.fetched_by)
+    for role in loads:
+        if (spec := getattr(models, role)) is not None:
+            fatal.add(spec.check, spec.fetched_by)
+    if fatal.errors:
+        fatal.errors += tolerable.errors
+        fatal.names += tolerable.names
+    fatal.require_nothing()
+    return ResolvedCall(plan, models, locations, tolerable)
 
 
 def plan_tasks(

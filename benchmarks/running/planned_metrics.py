@@ -53,6 +53,25 @@ class PlannedMetric:
             return PlannedMetric, tuple(vars(self).values())
         return _built_anew, (self.entry, dict(self.arguments), {**vars(self), "metric": None})
 
+    def require(self) -> None:
+        """Raise if it cannot run here.
+
+        Raises:
+            MetricError: With its name and what is missing.
+        """
+        if self.error:
+            message, _, hint = self.error.partition("\n")
+            raise MetricError(f"metric '{self.name}': {message}", hint)
+
+    @property
+    def fetched_by(self) -> str:
+        """What ``bench fetch`` is given to get what it reads; empty if nothing of that is missing."""
+        if not self.error or all(resource.is_here() for resource in self.metric.resources()):
+            return ""
+        settings = ",".join(f"{key}={value}" for key, value in self.arguments.items())
+        name = str(self.entry.metric) if self.entry else self.name
+        return f"{name}[{settings}]" if settings else name
+
     @property
     def aggregate(self) -> Aggregate:
         """The aggregation of items to the system-level value."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...adapters.devices import BatchSize, find_device
+from ...downloads import Resource
 from ...errors import MetricError, require_all
 from ..contract import Context, kept
 from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
@@ -73,6 +74,10 @@ class FactualParser(CaptionParser):
     def check(self) -> None:
         """Raise if the checkpoint or one of NLTK's models is missing; see ``CaptionParser.check``."""
         require_all(nltk_text.check, self._checkpoint.check)
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return [nltk_text.resource(), *self._checkpoint.resources()]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return checkpoint, search and limits."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from ...downloads import Resource
 from ...errors import MetricError, require_all
 from ..contract import PARSEABLE, Context, Metric, require_choice
 from ..items import Items, Scores
@@ -151,6 +152,11 @@ class Capture(Metric):
             self._parser.check,
             *([self._encoder.check] if self.soft != "off" else []),
         )
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        words = [wordnets.resource(self._wordnet_folder)] if self._asks_wordnet() else []
+        return [*words, *self._parser.resources(), *(self._encoder.resources() if self.soft != "off" else [])]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, what knows synonyms and what encodes."""

@@ -10,8 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ...downloads import Files
 from ...errors import MetricError, require_all
 from ..contract import Context, kept
+from ..sources import sources
+from .wordnet import nltk_folder
 
 _PUNKT = "tokenizers/punkt_tab/english/"
 _TAGGER = "taggers/averaged_perceptron_tagger_eng/"
@@ -38,6 +41,11 @@ def check() -> None:
         MetricError: The hint says how to get it.
     """
     require_all(lambda: _find(_PUNKT), lambda: _find(_TAGGER))
+
+
+def resource() -> Files:
+    """Return the models for ``bench fetch``."""
+    return Files(sources()["nltk"], nltk_folder(), check)
 
 
 def fingerprint() -> dict[str, Any]:
@@ -87,7 +95,7 @@ def _find(resource: str) -> Any:
         name = resource.split("/")[1]
         raise MetricError(
             f"NLTK's '{name}' is not on this machine.",
-            f"'python -m nltk.downloader {name}' fetches it; or set $NLTK_DATA to the folder that holds {resource}.",
+            f"{sources()['nltk'].offer('capture')} Or set $NLTK_DATA to the folder that holds {resource}.",
         ) from error
 
 

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ...adapters.devices import BatchSize, find_device
+from ...downloads import Repository
 from ...errors import MetricError
 from ..contract import Context
 from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
@@ -66,6 +67,10 @@ class PhraseEncoder:
             MetricError: The hint says how to get it.
         """
         self._checkpoint.check()
+
+    def resources(self) -> list[Repository]:
+        """Return what ``bench fetch`` fetches for it."""
+        return self._checkpoint.resources()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return which checkpoint it is and how it is used."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...downloads import Resource
 from ..contract import Context
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class CaptionParser(ABC):
         Raises:
             MetricError: The hint says how to get it.
         """
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return ()
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:

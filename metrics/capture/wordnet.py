@@ -1,7 +1,7 @@
 """WordNet's lemmas and synonyms, read from its database files, wherever they came from.
 
 They give what NLTK's ``WordNetLemmatizer.lemmatize`` and ``wordnet.synsets`` give, from an NLTK corpus
-(folder or archive), Debian's wordnet-base or any other copy of the files, and nothing is downloaded.
+(folder or archive), Debian's wordnet-base or any other copy of the files; a run downloads nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
+from ...downloads import Files
 from ...errors import MetricError
+from ..sources import sources
 
 Kind = Literal["noun", "verb", "adj", "adv"]
 _KINDS: tuple[Kind, ...] = ("noun", "verb", "adj", "adv")
@@ -100,9 +102,25 @@ def find(folder: str | None = None) -> Path:
         f"WordNet is not in {folder}: data.noun is missing."
         if folder is not None
         else "WordNet's database files are not on this machine.",
-        "Run 'python -m nltk.downloader wordnet' or 'apt-get install wordnet-base', or set the metric's 'wordnet' or "
-        "$WNSEARCHDIR to the folder of data.noun.",
+        f"{sources()['wordnet'].offer('capture')} Or run 'apt-get install wordnet-base', or set the metric's 'wordnet' "
+        "or $WNSEARCHDIR to the folder of data.noun.",
     )
+
+
+def resource(folder: str | None = None) -> Files:
+    """Return the files for ``bench fetch``, which keeps them where NLTK looks for them.
+
+    Args:
+        folder: As of :func:`find`.
+    """
+    return Files(sources()["wordnet"], nltk_folder(), partial(find, folder))
+
+
+def nltk_folder() -> Path:
+    """Return the first folder in which NLTK looks for its data."""
+    from nltk import data
+
+    return Path(next(iter(data.path), Path.home() / "nltk_data"))
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...adapters.devices import grouped
+from ...downloads import Resource
 from ...errors import MetricError
 from ..contract import PARSEABLE, Context, kept
 from ..items import Items, Scores
@@ -234,6 +235,10 @@ class Meteor(ptb.TokenMetric):
     def check(self) -> None:
         """Raise if METEOR's jar or paraphrase table is missing."""
         meteor_resources.check()
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return [meteor_resources.resource()]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return whose alignment it is and what tokenises."""

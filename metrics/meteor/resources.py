@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...downloads import Files
+from ...paths import cache_folder
 from ..java import find_jar
 from ..mapped import mapped
+from ..sources import sources
 from .text import Prefixes, prefixes_of
 
 if TYPE_CHECKING:
@@ -43,6 +46,11 @@ def check() -> None:
     """
     find_jar(JAR)
     find_jar(PARAPHRASES)
+
+
+def resource() -> Files:
+    """Return the files for ``bench fetch``."""
+    return Files(sources()["meteor"], cache_folder(), check)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from ...adapters import ImageHandle
 from ...adapters.devices import BatchSize, find_device
 from ...adapters.encoders.clip_tokens import reserved_positions
+from ...downloads import Resource
 from ...errors import MetricError, require_counts
 from ...paths import checkpoint_folder
 from ..clip_s import PROMPT
@@ -189,6 +190,10 @@ class Polos(Metric):
         """Raise if the weights or the text model are missing; the hint says how to get them."""
         require_file(self._file)
         self._checkpoint.check()
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        return self._checkpoint.resources()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and which weights they are."""

@@ -12,6 +12,7 @@ from ...adapters.checkpoint_identity import checkpoint_digest, hub_commit
 from ...adapters.checkpoints import first_line
 from ...adapters.devices import TOO_LARGE, BatchSize
 from ...adapters.hf_checkpoint import loading
+from ...downloads import Repository
 from ...errors import AdapterError, MetricError
 from ...hub import asked_once, unreachable
 
@@ -84,6 +85,10 @@ class Checkpoint:
         except HFValidationError as error:
             raise MetricError(f"{self.role} '{self.name}' is neither a folder nor a hub name.", self.remedy) from error
         return isinstance(cached, str)
+
+    def resources(self) -> list[Repository]:
+        """Return its repository on the hub; none for a folder."""
+        return [Repository(self.name, self.revision)] if self.folder is None else []
 
     def identity(self) -> str:
         """Return which checkpoint it is: the commit on the hub, or the hash of its files.

@@ -1,0 +1,17 @@
+"""Files that metrics read and capbench does not bring, by their names in ``sources.yaml``."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from ..downloads import Source
+
+
+@cache
+def sources() -> dict[str, Source]:
+    """Return where the files of metrics come from, by name."""
+    values = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return {name: Source.model_validate(source) for name, source in values.items()}
