@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .atomic_files import write_whole, written_whole
 from .errors import BenchError, DataError, writing
-from .hub import asked_once, is_cached, unreachable
+from .hub import asked_once, unreachable
 from .paths import is_file
 from .progress import Progress, Reporter
 
@@ -257,7 +257,10 @@ class Repository:
 
     def is_here(self) -> bool:
         """Tell whether the hub's cache has something of it."""
-        return is_cached(self.name)
+        from huggingface_hub import constants
+        from huggingface_hub.file_download import repo_folder_name
+
+        return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=self.name, repo_type="model")).is_dir()
 
     def pieces(self) -> list[Piece]:
         """Return its files that the hub's cache lacks, as one piece; see ``Resource.pieces``."""

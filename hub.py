@@ -90,13 +90,8 @@ def require_repository(name: str, kind: Literal["model", "dataset"] = "model") -
     """
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or Path(name).exists() or not (reason := _nothing_is_fetched()):
         return
-    if not is_cached(name, kind):
+    if not any(folder.is_dir() for folder in _folders_of(name, kind)):
         raise NotInCache(_not_in_cache(reason))
-
-
-def is_cached(name: str, kind: Literal["model", "dataset"] = "model") -> bool:
-    """Return whether a cache of this machine has something of a repository."""
-    return any(folder.is_dir() for folder in _folders_of(name, kind))
 
 
 def _folders_of(name: str, kind: str) -> Iterator[Path]:

@@ -3,95 +3,52 @@ from __future__ import annotations
 import hashlib
 import io
 import socket
-import threading
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from file_server import Server, served
 
+from capbench.downloads import MIRROR, SUMS, Files, Source
 from capbench.errors import DataError
-from capbench.tasks.download import fetch
-from capbench.tasks.sources import DataSource
+from capbench.progress import Progress, silent
 
 CONTENT = bytes(range(256)) * 400
-Card = Callable[..., DataSource]
+Card = Callable[..., Source]
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-
-
-class Server(ThreadingHTTPServer):
-    """Serves ``contents``; the first ``breaks`` answers end half way, and ``ranges`` may be turned off."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.contents = {"a.bin": CONTENT}
-        self.requests: list[tuple[str, str | None]] = []
-        self.breaks = 0
-        self.ranges = True
-        self.chunked = False
-
-    def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        name, asked = self.path.lstrip("/"), self.headers.get("Range")
-        self.server.requests.append((name, asked))
-        content = self.server.contents.get(name)
-        if content is None:
-            self.send_error(404)
-            return
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.server.ranges else 0
-        if start and start >= len(content):
-            self.send_error(416)
-            return
-        body = content[start:]
-        self.send_response(206 if start else 200)
-        if self.server.chunked:
-            self.send_header("Transfer-Encoding", "chunked")
-            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-        else:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.server.breaks:
-            self.server.breaks -= 1
-            body = body[: len(body) // 2]
-            self.close_connection = True
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Keep the test's output clean."""
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with served() as running:
+        running.contents["a.bin"] = CONTENT
         yield running
-        running.shutdown()
-        thread.join()
 
 
 @pytest.fixture
-def card(card_keys: dict[str, Any]) -> Card:
-    """Return a data card with one download, or with none."""
-    return lambda **download: DataSource.model_validate({**card_keys, "downloads": [download] if download else []})
+def card() -> Card:
+    """Return a source with one download, whose size it states."""
+
+    def make(**download: Any) -> Source:
+        sized = {"size": len(CONTENT), **download}
+        return Source.model_validate({"title": "Mine", "licence": "CC0", "downloads": [sized]})
+
+    return make
 
 
-def silent(_: str) -> Callable[[int, int], None]:
-    return lambda done, total: None
+def fetch(source: Source, folder: Path, progress: Progress = silent) -> list[Path]:
+    """Fetch what is missing, and return its files."""
+    return [file for piece in Files(source, folder).pieces() for file in piece.fetch(progress)]
 
 
-def fault(source: DataSource, folder: Path) -> DataError:
+def fault(source: Source, folder: Path) -> DataError:
     with pytest.raises(DataError) as caught:
-        fetch(source, folder, silent)
+        fetch(source, folder)
     return caught.value
 
 
@@ -110,7 +67,8 @@ def test_file_is_fetched_into_a_new_folder_and_its_progress_is_told(card: Card, 
     assert files == [tmp_path / "new" / "mine" / "kept.bin"]
     assert files[0].read_bytes() == CONTENT
     assert reported[-1] == (len(CONTENT), len(CONTENT))
-    assert [path.name for path in files[0].parent.iterdir()] == ["kept.bin"]
+    assert sorted(path.name for path in files[0].parent.iterdir()) == [SUMS, "kept.bin"]
+    assert (files[0].parent / SUMS).read_text() == f"{SHA256}  kept.bin\n"
 
 
 @pytest.mark.parametrize("checksum", [{}, {"sha256": SHA256}], ids=["without checksum", "with checksum"])
@@ -123,7 +81,7 @@ def test_broken_connection_is_an_error_and_the_next_call_goes_on_from_there(card
     assert "resume the download" in error.hint
     assert not (tmp_path / "a.bin").exists()
     fault(source, tmp_path)
-    assert fetch(source, tmp_path, silent)[0].read_bytes() == CONTENT
+    assert fetch(source, tmp_path)[0].read_bytes() == CONTENT
     assert [asked for _, asked in server.requests] == [None, f"bytes={half}-", f"bytes={half + quarter}-"]
     assert not (tmp_path / "a.bin.part").exists()
 
@@ -133,20 +91,20 @@ def test_chunked_answer_that_breaks_off_is_an_error(card: Card, server: Server, 
     source = card(url=server.url("a.bin"), file="a.bin")
     fault(source, tmp_path)
     assert not (tmp_path / "a.bin").exists()
-    assert fetch(source, tmp_path, silent)[0].read_bytes() == CONTENT
+    assert fetch(source, tmp_path)[0].read_bytes() == CONTENT
 
 
 def test_server_that_ignores_the_range_sends_the_file_from_its_start(card: Card, server: Server, tmp_path: Path):
     server.ranges = False
     (tmp_path / "a.bin.part").write_bytes(b"something else")
-    assert fetch(card(url=server.url("a.bin"), file="a.bin"), tmp_path, silent)[0].read_bytes() == CONTENT
+    assert fetch(card(url=server.url("a.bin"), file="a.bin"), tmp_path)[0].read_bytes() == CONTENT
     assert server.requests == [("a.bin", "bytes=14-")]
 
 
 def test_part_that_is_whole_already_is_kept(card: Card, server: Server, tmp_path: Path):
     (tmp_path / "a.bin.part").write_bytes(CONTENT)
     source = card(url=server.url("a.bin"), file="a.bin", sha256=SHA256)
-    assert fetch(source, tmp_path, silent)[0].read_bytes() == CONTENT
+    assert fetch(source, tmp_path)[0].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "md5"])
@@ -162,13 +120,13 @@ def test_file_with_another_checksum_is_deleted_and_the_error_says_so(card, serve
 def test_complete_file_is_not_fetched_again(card: Card, server: Server, tmp_path: Path):
     (tmp_path / "a.bin").write_bytes(CONTENT)
     source = card(url=server.url("a.bin"), file="a.bin", sha256=SHA256, md5=hashlib.md5(CONTENT).hexdigest())  # noqa: S324
-    assert fetch(source, tmp_path, silent) == [tmp_path / "a.bin"]
+    assert fetch(source, tmp_path) == []
     assert server.requests == []
 
 
 def test_file_with_another_checksum_than_the_cards_is_fetched_anew(card: Card, server: Server, tmp_path: Path):
     (tmp_path / "a.bin").write_bytes(b"an older version")
-    fetch(card(url=server.url("a.bin"), file="a.bin", sha256=SHA256), tmp_path, silent)
+    fetch(card(url=server.url("a.bin"), file="a.bin", sha256=SHA256), tmp_path)
     assert (tmp_path / "a.bin").read_bytes() == CONTENT
 
 
@@ -194,26 +152,41 @@ def test_only_http_is_fetched(card: Card, tmp_path: Path, scheme: str):
     assert list((tmp_path / "mine").iterdir()) == []
 
 
-def test_card_without_downloads_says_how_to_get_the_data(card: Card, tmp_path: Path):
-    error = fault(card(), tmp_path / "mine")
-    assert error.message == "Mine: nothing of it may be fetched without asking its owners."
-    assert error.hint == "Ask for it."
-    assert not (tmp_path / "mine").exists()
-
-
 def test_folder_that_cannot_be_made_is_an_error(card: Card, server: Server, tmp_path: Path):
     (tmp_path / "taken").write_text("a file")
     error = fault(card(url=server.url("a.bin"), file="a.bin"), tmp_path / "taken" / "mine")
     assert f"{tmp_path / 'taken' / 'mine'}: cannot be written" in error.message
 
 
-def test_archive_is_unpacked_without_folders_and_resource_forks(card: Card, server: Server, tmp_path: Path):
-    server.contents["a.zip"] = archive({"a.txt": "one", "sub/": "", "sub/b.txt": "two", "__MACOSX/._a.txt": "x"})
-    source = card(url=server.url("a.zip"), file="a.zip", unpack="zip")
-    files = fetch(source, tmp_path, silent)
-    assert [str(file.relative_to(tmp_path.resolve())) for file in files] == ["a.txt", "sub/b.txt"]
-    assert [file.read_text() for file in files] == ["one", "two"]
-    assert not (tmp_path / "__MACOSX").exists()
+def tarred(members: dict[str, str]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as opened:
+        for name, text in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            opened.addfile(member, io.BytesIO(text.encode()))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        opened.addfile(link)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(("kind", "pack"), [("zip", archive), ("tar", tarred)])
+def test_archive_is_unpacked_once_without_links_and_resource_forks(card, server, tmp_path: Path, kind: str, pack: Any):
+    server.contents["a.x"] = pack({"a.txt": "one", "sub/b.txt": "two", "c.bin": "three", "__MACOSX/._a.txt": "x"})
+    source = card(url=server.url("a.x"), file="a.x", into="in", unpack=kind, members="*.txt")
+    fetch(source, tmp_path)
+    assert [(tmp_path / "in" / name).read_text() for name in ("a.txt", "sub/b.txt")] == ["one", "two"]
+    assert sorted(path.name for path in (tmp_path / "in").iterdir()) == [SUMS, "a.txt", "a.x", "sub"]
+    assert Files(source, tmp_path).is_here() and Files(source, tmp_path).pieces() == []
+    # One that was put there, or of which not all was unpacked.
+    (tmp_path / "in" / SUMS).unlink()
+    (tmp_path / "in/a.txt").unlink()
+    (piece,) = Files(source, tmp_path).pieces()
+    assert piece.missing == 0
+    fetch(source, tmp_path)
+    assert (tmp_path / "in/a.txt").exists()
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("member", ["../evil.txt", "sub/../../evil.txt", "/tmp/capbench_evil.txt"])
@@ -236,9 +209,78 @@ def test_damaged_archive_is_an_error_that_names_it(card: Card, server: Server, t
         assert f"{tmp_path / f'{number}.zip'}: is not a readable zip file" in error.message
 
 
+def test_what_is_to_come_is_listed_before_with_size_checksum_terms_and_place(
+    card: Card, server: Server, tmp_path: Path
+):
+    url = server.url("a.bin")
+    (piece,) = Files(card(url=url, file="a.bin", size=None, note="by a friend"), tmp_path).pieces()
+    assert piece.about == ["a.bin: 102 kB, no checksum known"]
+    assert (piece.origin, piece.terms, piece.folder, piece.missing) == (
+        url,
+        "CC0. by a friend.",
+        tmp_path,
+        len(CONTENT),
+    )
+    (tmp_path / "a.bin.part").write_bytes(CONTENT[:1000])
+    (piece,) = Files(card(url=url, file="a.bin", sha256=SHA256, md5="x"), tmp_path).pieces()
+    assert (piece.about, piece.missing) == ([f"a.bin: 102 kB, SHA-256 {SHA256}"], len(CONTENT) - 1000)
+    server.chunked = True
+    (piece,) = Files(card(url=url, file="b.bin", size=None), tmp_path).pieces()
+    assert (piece.about, piece.missing) == (["b.bin: size unknown, no checksum known"], None)
+
+
+def test_what_another_place_has_is_not_fetched(card: Card, server: Server, tmp_path: Path):
+    files = Files(card(url=server.url("a.bin"), file="a.bin"), tmp_path, find=lambda: "elsewhere")
+    assert files.is_here() and files.pieces() == []
+
+
+def test_web_page_in_place_of_the_file_is_an_error(card: Card, server: Server, tmp_path: Path):
+    server.kind = "text/html; charset=utf-8"
+    error = fault(card(url=server.url("a.bin"), file="a.bin"), tmp_path / "m")
+    assert error.message == f"{server.url('a.bin')}: the server sent a web page, not the file."
+    assert list((tmp_path / "m").iterdir()) == []
+
+
+def test_mirror_has_the_files_of_each_host_below_its_name(card, server, tmp_path: Path, monkeypatch):
+    server.contents["mirror/example.org/data/a.bin"] = CONTENT
+    monkeypatch.setenv(MIRROR, server.url("mirror/"))
+    fetch(card(url="https://example.org/data/a.bin", file="a.bin", sha256=SHA256), tmp_path)
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+
+
+def parquet(folder: Path, rows: list[dict[str, Any]]) -> bytes:
+    pq.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet")
+    return (folder / "rows.parquet").read_bytes()
+
+
+def test_images_of_parquet_are_written_once_by_name_or_by_their_hash(card: Card, server: Server, tmp_path: Path):
+    rows = [{"cand": f"{n}", "img": {"bytes": b"%d" % (n // 2), "path": f"some/{n // 2}.jpg"}} for n in range(4)]
+    server.contents["a.parquet"] = parquet(tmp_path, rows)
+    for unpack, names in (
+        ("images", ["0.jpg", "1.jpg"]),
+        ("images_by_hash", sorted(f"{hashlib.sha256(b'%d' % n).hexdigest()[:16]}.jpg" for n in range(2))),
+    ):
+        fetch(card(url=server.url("a.parquet"), file="a.parquet", unpack=unpack), tmp_path / unpack)
+        assert sorted(path.name for path in (tmp_path / unpack / "images").iterdir()) == names
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"img": {"bytes": b"x", "path": None}}, "has no name"),
+        ({"image": "x"}, "has no column 'img' of encoded images"),
+    ],
+)
+def test_parquet_without_images_or_their_names_is_an_error(card, server, tmp_path: Path, row: dict, message: str):
+    server.contents["a.parquet"] = parquet(tmp_path, [row])
+    assert (
+        message in fault(card(url=server.url("a.parquet"), file="a.parquet", unpack="images"), tmp_path / "m").message
+    )
+
+
 def test_hub_that_cannot_be_reached_is_an_error_that_names_data_set_and_file(card, tmp_path, monkeypatch):
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     error = fault(card(hub="nobody/no_such_data_set", file="a.parquet"), tmp_path)
-    assert error.message.startswith("hub data set nobody/no_such_data_set: a.parquet: ")
+    assert error.message == "hub data set nobody/no_such_data_set: HF_HUB_OFFLINE is set"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
+import tarfile
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import open_clip
 import pytest
 import torch
 from feature_rows import stacked
+from file_server import served
 from safetensors.torch import load_file, save_file
 from tiny_clip import FEW_WORDS, TinyClip, few_words, tiny_lora_state_dict
 from tiny_images import noise_png
@@ -24,8 +28,10 @@ from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.encoders.open_clip import weight_of_factor
-from capbench.errors import AdapterError
+from capbench.downloads import MIRROR
+from capbench.errors import AdapterError, DataError
 from capbench.metrics.golden.tiny_inputs import RANK
+from capbench.progress import silent
 
 pytestmark = pytest.mark.costly
 
@@ -119,6 +125,26 @@ def test_folder_in_the_cache_is_found_by_its_name(tiny_clip, dci_lora, tmp_path,
     by_path = load(tiny_clip, "hf_clip", peft=str(dci_lora[0]))
     assert load(tiny_clip, "hf_clip", peft="dci_pick1").fingerprint() == by_path.fingerprint()
     assert resolve_model("dci-pick1").arguments["peft"] == "dci_pick1"
+
+
+def test_fetched_archive_of_an_alias_is_found_by_its_name(tiny_clip, dci_lora, tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        archive.add(dci_lora[0], "dci_pick1")
+    with served() as server:
+        server.contents["dl.fbaipublicfiles.com/densely_captioned_images/dci_pick1.tar.gz"] = content.getvalue()
+        monkeypatch.setenv(MIRROR, server.url(""))
+        _, files = resolve_model("dci-pick1").resources()
+        (piece,) = files.pieces()
+        with pytest.raises(DataError, match="does not have the expected checksum"):
+            piece.fetch(silent)
+        # What is served here is not the released archive.
+        unchecked = [download.model_copy(update={"sha256": None}) for download in files.source.downloads]
+        (piece,) = replace(files, source=files.source.model_copy(update={"downloads": unchecked})).pieces()
+        piece.fetch(silent)
+    by_path = load(tiny_clip, "hf_clip", peft=str(dci_lora[0]))
+    assert load(tiny_clip, "hf_clip", peft="dci_pick1").fingerprint() == by_path.fingerprint()
 
 
 def test_biases_by_the_names_of_older_peft_are_taken(tiny_clip, dci_lora, images, tmp_path):

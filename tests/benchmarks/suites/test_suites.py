@@ -149,8 +149,8 @@ def test_all_that_is_missing_is_said_once_before_work_starts(
     )
     wanted = {
         "WordNet is not in nowhere": "",
-        "NLTK's 'punkt_tab'": "python -m nltk.downloader punkt_tab",
-        "NLTK's 'averaged_perceptron_tagger_eng'": "python -m nltk.downloader averaged_perceptron_tagger_eng",
+        "NLTK's 'punkt_tab'": "bench fetch capture",
+        "NLTK's 'averaged_perceptron_tagger_eng'": "bench fetch capture",
         "CAPTURE's parser 'no/parser'": "hf download no/parser",
         "CAPTURE's text encoder 'no/encoder'": "hf download no/encoder",
         "checkpoint PAC++_clip_ViT-B-32.pth": "https://",

@@ -41,4 +41,4 @@ def test_missing_model_is_told_with_the_command_that_gets_it(nltk_data, tmp_path
     (tmp_path / other).symlink_to(Path(nltk_data) / other)
     with pytest.raises(MetricError, match=missing) as raised:
         nltk_text.check()
-    assert f"python -m nltk.downloader {missing}" in raised.value.hint
+    assert "bench fetch capture" in raised.value.hint

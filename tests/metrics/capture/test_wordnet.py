@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from file_server import served
+from tiny_capture import make_nltk_data
 
-from capbench.errors import MetricError
-from capbench.metrics.capture import wordnet
+from capbench.downloads import MIRROR
+from capbench.errors import DataError, MetricError
+from capbench.metrics.capture import nltk_text, wordnet
 from capbench.metrics.golden import read_golden
+from capbench.progress import silent
 
 GOLDEN = read_golden("capture_wordnet")
 
@@ -55,7 +61,7 @@ def test_missing_wordnet_is_told_with_the_commands_that_get_it(tmp_path, monkeyp
     monkeypatch.setattr(wordnet, "_DEBIAN", tmp_path / "none")
     with pytest.raises(MetricError) as raised:
         wordnet.find()
-    assert "python -m nltk.downloader wordnet" in raised.value.hint
+    assert "bench fetch capture" in raised.value.hint
     assert "apt-get install wordnet-base" in raised.value.hint
 
 
@@ -72,3 +78,43 @@ def test_words_of_the_real_wordnet_are_those_of_nltk(princeton: Path):
     for word, (noun, adjective, synonyms) in GOLDEN["words"].items():
         assert (words.lemma(word, "noun"), words.lemma(word, "adj")) == (noun, adjective)
         assert sorted(words.synonyms(word)) == synonyms
+
+
+def test_fetched_archives_are_what_wordnet_and_nltks_models_are_read_from(
+    wordnet_folder: str, tmp_path: Path, tmp_path_factory, monkeypatch: pytest.MonkeyPatch
+):
+    from nltk import data
+
+    monkeypatch.setattr(data, "path", [str(tmp_path)])
+    monkeypatch.delenv("WNSEARCHDIR", raising=False)
+    monkeypatch.setattr(wordnet, "_DEBIAN", tmp_path / "none")
+    models = make_nltk_data(tmp_path_factory.mktemp("models"))
+    with served() as server:
+        monkeypatch.setenv(MIRROR, server.url("mirror"))
+        for resource, check, folders in (
+            (wordnet.resource(), wordnet.find, {"wordnet.zip": Path(wordnet_folder)}),
+            (nltk_text.resource(), nltk_text.check, {f"{each.name}.zip": each for each in models.glob("*/*")}),
+        ):
+            (piece, *_) = resource.pieces()
+            for download in resource.source.downloads:
+                address = str(download.url).replace("https://", "mirror/")
+                server.contents[address] = zipped(folders[download.file], download.file.removesuffix(".zip"))
+            with pytest.raises(DataError, match="does not have the expected checksum"):
+                piece.fetch(silent)
+            assert not resource.is_here()
+            # What is served here is small, and not the released files.
+            unchecked = [one.model_copy(update={"sha256": None, "md5": None}) for one in resource.source.downloads]
+            small = replace(resource, source=resource.source.model_copy(update={"downloads": unchecked}))
+            for piece in small.pieces():
+                piece.fetch(silent)
+            check()
+            assert resource.is_here() and resource.pieces() == []
+    assert wordnet.load(wordnet.find()).digest == wordnet.load(Path(wordnet_folder)).digest
+
+
+def zipped(folder: Path, name: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for file in folder.rglob("*"):
+            archive.write(file, f"{name}/{file.relative_to(folder)}")
+    return content.getvalue()
