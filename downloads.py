@@ -90,7 +90,7 @@ class Download(BaseModel):
         return self.url or f"hub data set {self.hub}"
 
 
-class Source(BaseModel):
+class FileSource(BaseModel):
     """Files of one origin that a metric, a model or a task reads."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -181,7 +181,7 @@ class Files:
         find: Raises if they are nowhere on this machine; None to look in the folder alone.
     """
 
-    source: Source
+    source: FileSource
     folder: Path
     find: Callable[[], object] | None = None
 

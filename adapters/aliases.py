@@ -2,7 +2,7 @@
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
-that its weights come from), ``fetch`` (files that no hub has, for ``bench fetch``; keys of a ``Source``) and, all
+that its weights come from), ``fetch`` (files that no hub has, for ``bench fetch``; keys of a ``FileSource``) and, all
 others, the adapter's arguments. One that begins with ``./`` is a file or
 folder next to the alias file. Models of open_clip are named by architecture and tag, as
 ``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner. ``--model ViT-B-32``, an
@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from ..access import Request, linked_outside, requests_of, require_permitted
-from ..downloads import Files, Resource, Source
+from ..downloads import Files, FileSource, Resource
 from ..errors import AdapterError, UsageError, did_you_mean
 from ..paths import checkpoint_folder, is_file
 from ..permissions import permitted, runs_code
@@ -77,7 +77,7 @@ class ModelSpec:
     printed_as: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     instance: Adapter | None = None
-    fetch: Source | None = None
+    fetch: FileSource | None = None
 
     @property
     def build(self) -> Callable[..., Adapter]:
@@ -113,6 +113,7 @@ class ModelSpec:
         # Skip what needs the model's own code where that code does not run.
         build = adapters[self.adapter]
         if isinstance(build, type) and issubclass(build, Model) and (runs_code() or not self.runs_remote_code):
+            self._require_arguments(build)
             build.check({"source": self.source, **self._arguments_of(build)})
 
     def resources(self) -> list[Resource]:
@@ -122,9 +123,8 @@ class ModelSpec:
         of_hub: Sequence[Resource] = build.resources(self._arguments_of(build)) if is_model else ()  # pyright: ignore
         return [*of_hub, *([Files(self.fetch, checkpoint_folder())] if self.fetch else [])]
 
-    @property
     def fetched_by(self) -> str:
-        """What ``bench fetch`` is given to get its weights; empty where these are named in another way."""
+        """Return what ``bench fetch`` is given to get its weights; empty where these are named in another way."""
         return self.name if self.name in list_aliases() and self.resources() else ""
 
     @property
@@ -145,15 +145,18 @@ class ModelSpec:
         arguments = self._arguments_of(build)
         if self.runs_remote_code and not runs_code():
             raise AdapterError(f"{self.name}: runs its own code, which a dry run does not.")
+        self._require_arguments(build)
+        return build(**arguments)
+
+    def _require_arguments(self, build: Callable[..., Any]) -> None:
         signature = inspect.signature(build)
         try:
-            signature.bind(**arguments)
+            signature.bind(**self._arguments_of(build))
         except TypeError as error:
             raise UsageError(
                 f"--model {self.name}: adapter '{self.adapter}': {error}",
                 f"Its arguments: {', '.join(signature.parameters)}.",
             ) from error
-        return build(**arguments)
 
     def on(self, device: str) -> ModelSpec:
         """Return the model on a device, such as ``cpu``, if its adapter computes on one."""
@@ -335,5 +338,5 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
         *(str(values.get(key, "")) for key in ("description", "size", "source")),
         printed_as=values.get("printed_as", {}),
         published_as=published,
-        fetch=Source.model_validate({"title": f"weights of {name}", **fetched}) if fetched else None,
+        fetch=FileSource.model_validate({"title": f"weights of {name}", **fetched}) if fetched else None,
     )

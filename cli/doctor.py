@@ -136,7 +136,7 @@ def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:
     if checkpoint.is_here():
         return Finding("ok", subject, f"{checkpoint.name} ({checkpoint.role})")
     missing = f"{checkpoint.name} is not in the hub's cache; {checkpoint.role} needs it, and fetches it on first use"
-    return Finding("note", subject, missing, f"hf download {checkpoint.name}")
+    return Finding("note", subject, missing, "bench fetch capture   (the hub tells the size before)")
 
 
 def _gpu() -> Finding:

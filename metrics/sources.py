@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
-from ..downloads import Source
+from ..downloads import FileSource
 
 
 @cache
-def sources() -> dict[str, Source]:
+def sources() -> dict[str, FileSource]:
     """Return where the files of metrics come from, by name."""
     values = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    return {name: Source.model_validate(source) for name, source in values.items()}
+    return {name: FileSource.model_validate(source) for name, source in values.items()}

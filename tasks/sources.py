@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from ..access import Request, requests_of
 from ..boundary import HINT, OUTSIDE, Boundary
-from ..downloads import Source
+from ..downloads import FileSource
 from ..errors import TaskError
 from ..paths import is_file
 from ..permissions import Permissions, is_installed, permitted
@@ -28,7 +28,7 @@ class SourceFile(Strict):
     """Whether nothing works without it."""
 
 
-class DataSource(Source):
+class DataSource(FileSource):
     """A data card."""
 
     folder: str = ""

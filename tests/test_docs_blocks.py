@@ -89,6 +89,7 @@ TOLD = {
     r"score mine.jsonl --metrics clip_s": "needs weights; tests/cli/test_score.py with others",
     r"score (cands|results).json --references": "tests/cli/test_score.py, with other weights",
     r"data ": "tests/cli/test_show_and_data.py",
+    r"fetch ": "tests/cli/test_fetch.py",
     r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/cli/test_leaderboard.py",
     r"verify --parity": "tests/cli/test_verify.py",
     r"rate |run --include_path ratings/": "tests/test_docs_rate.py",
@@ -226,7 +227,10 @@ def faults_of_plan(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iter
     own = any(PLACEHOLDER.search(word) for word in words[1:]) or re.search(
         r"file=[ab]\.|fleur\.csv|polos\.safetensors|facts=FILE", " ".join(words)
     )
-    absent = re.search("(is|are) not on this machine|spaCy's pipeline .* cannot be loaded", said)
+    absent = re.search(
+        "(is|are|missing) (not )?on this machine|(not|nor) in the hub's cache|spaCy's pipeline .* cannot be loaded",
+        said,
+    )
     if code and not own and not absent:
         yield f"{' '.join(words)}: {said}"
 

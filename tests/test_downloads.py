@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from file_server import Server, served
 
-from capbench.downloads import MIRROR, SUMS, Files, Source
+from capbench.downloads import MIRROR, SUMS, Files, FileSource
 from capbench.errors import DataError
 from capbench.progress import Progress, silent
 
 CONTENT = bytes(range(256)) * 400
-Card = Callable[..., Source]
+Card = Callable[..., FileSource]
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -34,19 +34,19 @@ def server() -> Iterator[Server]:
 def card() -> Card:
     """Return a source with one download, whose size it states."""
 
-    def make(**download: Any) -> Source:
+    def make(**download: Any) -> FileSource:
         sized = {"size": len(CONTENT), **download}
-        return Source.model_validate({"title": "Mine", "licence": "CC0", "downloads": [sized]})
+        return FileSource.model_validate({"title": "Mine", "licence": "CC0", "downloads": [sized]})
 
     return make
 
 
-def fetch(source: Source, folder: Path, progress: Progress = silent) -> list[Path]:
+def fetch(source: FileSource, folder: Path, progress: Progress = silent) -> list[Path]:
     """Fetch what is missing, and return its files."""
     return [file for piece in Files(source, folder).pieces() for file in piece.fetch(progress)]
 
 
-def fault(source: Source, folder: Path) -> DataError:
+def fault(source: FileSource, folder: Path) -> DataError:
     with pytest.raises(DataError) as caught:
         fetch(source, folder)
     return caught.value

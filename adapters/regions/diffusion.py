@@ -73,7 +73,7 @@ class DiffusionPainter(Painter):
     def resources(cls, arguments: Mapping[str, Any]) -> Sequence[Resource]:
         """Return its repository on the hub; see ``Model.resources``."""
         parts = {"weights": ("*/*model.safetensors", "*/*model.bin"), "folders": ("*",)}
-        return [replace(found, **parts) for found in super().resources(arguments) if isinstance(found, Repository)]
+        return [replace(each, **parts) for each in super().resources(arguments) if isinstance(each, Repository)]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the weights and all that was done with them."""

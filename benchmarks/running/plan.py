@@ -86,6 +86,11 @@ class PlannedRun:
         rows = [{"plan": name, "": text} for name, text in described(self)]
         return html_output(html_table(rows, left=rows[0]))
 
+    def fetched_by(self) -> str:
+        """Return what ``bench fetch`` is given to get the data; empty if it cannot be fetched."""
+        source = load_source(self.task, self.path)
+        return self.task.task if source and source.downloads else ""
+
     def steps(self, resamples: int) -> list[str]:
         """Return the steps with progress reports, in order.
 
@@ -113,29 +118,28 @@ class Missing:
     errors: list[BenchError] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
-    def add(self, check: Callable[[], object], name: str = "") -> None:
+    def add(self, check: Callable[[], object], name: Callable[[], str] = str) -> None:
         """Run a check, and keep its errors.
 
         Args:
             check: Raises if something is missing.
-            name: What ``bench fetch`` is given to get it; empty if it cannot be fetched.
+            name: Returns what ``bench fetch`` is given to get it; empty if it cannot be fetched.
         """
         try:
             check()
         except BenchError as error:
             self.errors += error.parts
-            self.names += [name] if name else []
+            self.names += filter(None, [name()])
 
     @property
     def remedy(self) -> str:
         """The command that fetches what can be fetched; empty if nothing can."""
-        return f"{shlex.join(['bench', 'fetch', *dict.fromkeys(self.names)])}" if self.names else ""
+        return shlex.join(["bench", "fetch", *dict.fromkeys(self.names)]) if self.names else ""
 
-    def require_nothing(self) -> None:
-        """Raise one error for all that is missing, with the command that fetches it as the hint's first line."""
-        if self.errors:
-            error = as_one(list({error.message: error for error in self.errors}.values()))
-            raise type(error)(error.message, "\n".join(filter(None, (self.remedy, error.hint))), error.parts)
+    def as_error(self) -> BenchError:
+        """Return one error for all that is missing, with the command that fetches it as the hint's first line."""
+        error = as_one(list({error.message: error for error in self.errors}.values()))
+        return type(error)(error.message, "\n".join(filter(None, (self.remedy, error.hint))), error.parts)
 
     def __str__(self) -> str:
         """Return what is missing, in lines; the last one is the command."""
@@ -208,22 +212,19 @@ def resolve_call(
     plan = plan_tasks(index, names, models, metric_names, locations)
     fatal, tolerable = Missing(), Missing()
     for planned in plan:
-        writes = planned.captioner is not None and not planned.captioner.is_recorded
-        source = load_source(planned.task, planned.path)
-        fetched_by = planned.task.task if source and source.downloads else ""
-        fatal.add(partial(require_data, planned.task, planned.path, locations), fetched_by)
+        fatal.add(partial(require_data, planned.task, planned.path, locations), planned.fetched_by)
         if planned.looks_at_images:
             fatal.add(planned.pixels.require)
-        missing = fatal if writes or all(metric.error for metric in planned.metrics) else tolerable
-        for metric in planned.metrics:
-            missing.add(metric.require, metric.fetched_by)
-    for role in loads:
-        if (spec := getattr(models, role)) is not None:
+        if unable := [metric for metric in planned.metrics if metric.error]:
+            writes = planned.captioner is not None and not planned.captioner.is_recorded
+            missing = fatal if writes or len(unable) == len(planned.metrics) else tolerable
+            for metric in unable:
+                missing.add(metric.require, metric.fetched_by)
+    for spec in (getattr(models, role) for role in loads):
+        if spec is not None:
             fatal.add(spec.check, spec.fetched_by)
     if fatal.errors:
-        fatal.errors += tolerable.errors
-        fatal.names += tolerable.names
-    fatal.require_nothing()
+        raise Missing(fatal.errors + tolerable.errors, fatal.names + tolerable.names).as_error()
     return ResolvedCall(plan, models, locations, tolerable)
 
 

@@ -59,14 +59,11 @@ class PlannedMetric:
         Raises:
             MetricError: With its name and what is missing.
         """
-        if self.error:
-            message, _, hint = self.error.partition("\n")
-            raise MetricError(f"metric '{self.name}': {message}", hint)
+        require_one([self])
 
-    @property
     def fetched_by(self) -> str:
-        """What ``bench fetch`` is given to get what it reads; empty if nothing of that is missing."""
-        if not self.error or all(resource.is_here() for resource in self.metric.resources()):
+        """Return what ``bench fetch`` is given to get what it reads; empty if nothing of that is missing."""
+        if all(resource.is_here() for resource in self.metric.resources()):
             return ""
         settings = ",".join(f"{key}={value}" for key, value in self.arguments.items())
         name = str(self.entry.metric) if self.entry else self.name

@@ -27,8 +27,6 @@ def released(headline: Hub, tmp_path: Path) -> Hub:
 
 def test_headline_command_runs_without_a_hub_after_one_command(bench: Bench, released: Hub, tmp_path: Path):
     command = "run", "--model", "llava-1.5", "--task", "detailcaps", "--limit", "2", "--output_path", "runs"
-    lacking = bench(*command, HF_HUB_OFFLINE="1")
-    assert lacking.code == 1 and "bench fetch detailcaps capture llava-1.5" in lacking.err.splitlines()
     released.fault("cut", "*/large/*")
     released.fault("cut", "*model.safetensors")
     cut = bench("fetch", "detailcaps", "llava-1.5")
@@ -38,8 +36,6 @@ def test_headline_command_runs_without_a_hub_after_one_command(bench: Bench, rel
     assert done.code == 0, done.err
     assert "DetailCaps-4870: here" in done.out and "WordNet 3.0: here" in done.out
     assert "SHA-256" in done.out and "  model.safetensors: " in done.out
-    again = bench("fetch", "detailcaps", "llava-1.5").out
-    assert [line for line in again.splitlines() if not line.endswith(": here")] == []
     released.close()
     assert "capture,none" in bench(*command, HF_HUB_OFFLINE="1").record["results"]["detailcaps"]
 

@@ -103,7 +103,7 @@ def test_fetched_archives_are_what_wordnet_and_nltks_models_are_read_from(
                 piece.fetch(silent)
             assert not resource.is_here()
             # What is served here is small, and not the released files.
-            unchecked = [one.model_copy(update={"sha256": None, "md5": None}) for one in resource.source.downloads]
+            unchecked = [each.model_copy(update={"sha256": None, "md5": None}) for each in resource.source.downloads]
             small = replace(resource, source=resource.source.model_copy(update={"downloads": unchecked}))
             for piece in small.pieces():
                 piece.fetch(silent)
