@@ -82,7 +82,8 @@ class Download(BaseModel):
     @property
     def about(self) -> str:
         """Name, size and checksum, as far as they are known without a request."""
-        return _about(self.file, self.size, self.sha256, f"MD5 {self.md5}" if self.md5 else "no checksum known")
+        otherwise = "checksum as the hub states" if self.hub else "no checksum known"
+        return _about(self.file, self.size, self.sha256, f"MD5 {self.md5}" if self.md5 else otherwise)
 
     @property
     def origin(self) -> str:

@@ -306,7 +306,7 @@ def missing_data(task: TaskConfig, source: DataSource | None, locations: DataLoc
             f"task '{task.task}': its data is not on this machine.", f"Name it with --data {task.task}=PATH."
         )
     searched = " and ".join(map(str, locations.candidates(source)))
-    fetched = f"'bench data {task.task} --download' fetches what may be fetched.\n" if source.downloads else ""
+    fetched = f"'bench fetch {task.task}' fetches what may be fetched.\n" if source.downloads else ""
     files = ", ".join(file.path for file in source.files if file.required)
     how = f"{source.how}\n" if source.how else ""
     return DataError(
