@@ -20,7 +20,7 @@ from .contracts import (
     PairwiseEncoder,
     ScoredPairs,
 )
-from .images.handles import Box, EncodedImage, FrameSource, ImageHandle, VideoHandle
+from .images.handles import Box, EncodedImage, FrameSampling, FrameSource, ImageHandle, VideoHandle
 from .regions.contracts import Detections, Detector, Painter, Region, Segmenter
 
 Adapter = Captioner | Encoder | Judge | Segmenter | Detector | Painter
@@ -70,6 +70,7 @@ __all__ = [
     "Encoded",
     "EncodedImage",
     "Encoder",
+    "FrameSampling",
     "FrameSource",
     "ImageHandle",
     "Judge",

@@ -15,7 +15,7 @@ from ..downloads import Repository, Resource
 from ..errors import AdapterError
 from ..rows import BadRow
 from .checkpoints import first_line
-from .images.handles import ImageHandle, VideoHandle
+from .images.handles import FrameSampling, ImageHandle, VideoHandle
 from .images.reading import UnreadableImage
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class CaptionRequest:
         image: The document's image: a name, a path, encoded bytes; None where it has none.
         prompt: The instruction.
         generation_kwargs: Decoding settings (``max_new_tokens``, ``temperature``, ...).
-        pixels: Where the image itself is; None if it is not on this machine.
+        pixels: Where the image or video itself is; None if it is not on this machine.
+        sampling: Which frames of a video are shown, unless the captioner has settings of its own.
     """
 
     id: str
@@ -50,6 +51,7 @@ class CaptionRequest:
     generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
     numbered: bool = False
     pixels: ImageHandle | VideoHandle | None = None
+    sampling: FrameSampling = field(default_factory=FrameSampling)
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,8 @@ def _protocol(task: TaskConfig, protocol: Protocol[Any]) -> list[str]:
             if isinstance(value, dict):
                 shown = ", ".join(f"{name}: {entry}" for name, entry in value.items())
             lines.append(f"             {key}: {shown}")
+    if task.video_frames:
+        lines.append(f"             video_frames: {task.video_frames.model_dump(exclude_none=True)}")
     if "generation_kwargs" in protocol.reads:
         lines.append(f"             generation_kwargs: {task.generation_kwargs}")
     lines += textwrap.wrap(protocol.about, 105, initial_indent=" " * 13, subsequent_indent=" " * 13)

@@ -285,6 +285,15 @@ class Join(Strict):
         return ", ".join(self.file)
 
 
+class VideoFrames(Strict):
+    """The frames of a video that a captioner sees: at equal distances, from the first to the last."""
+
+    count: Annotated[int, Field(ge=1)]
+    """Their number; with ``fps`` the most that there may be."""
+    fps: Annotated[float, Field(gt=0)] | None = None
+    """How many of a second; without it ``count`` of any video."""
+
+
 class PublishedTable(Strict):
     """The published table that results are compared with."""
 
@@ -339,6 +348,9 @@ class TaskConfig(Strict):
     """Folders of the images that ``doc_to_image`` names, inside the folder of the data set."""
     video_folder: _Names = Field(default_factory=list)
     """Folders of the videos, or of features recorded of their frames (``.npy``, ``.pt``), that it names."""
+
+    video_frames: VideoFrames | None = None
+    """The frames of a video that a captioner sees; 8 by default. A model's own ``frames`` and ``fps`` come first."""
 
     output_type: str = DEFAULT_OUTPUT_TYPE
     """Name of the protocol."""
@@ -448,7 +460,7 @@ _NOT_IN_FINGERPRINT = {
 which each is a key."""
 
 
-_ONLY_WHERE_GIVEN = {"join"}
+_ONLY_WHERE_GIVEN = {"join", "video_frames"}
 """Keys added later: tasks without them keep their fingerprint."""
 
 

@@ -26,8 +26,11 @@ from tiny_lvlm import (
     make_tiny_florence2,
     make_tiny_idefics,
     make_tiny_idefics3,
+    make_tiny_internvl,
     make_tiny_llava,
+    make_tiny_llava_onevision,
     make_tiny_qwen2_vl,
+    make_tiny_smolvlm,
     make_tiny_vit_gpt2,
 )
 from tiny_spacy import make_tiny_spacy
@@ -197,6 +200,12 @@ tiny_idefics = folder_fixture("tiny_idefics", make_tiny_idefics)
 """A folder with a tiny IDEFICS."""
 tiny_idefics3 = folder_fixture("tiny_idefics3", make_tiny_idefics3)
 """A folder with a tiny Idefics 3."""
+tiny_smolvlm = folder_fixture("tiny_smolvlm", make_tiny_smolvlm)
+"""A folder with a tiny SmolVLM2."""
+tiny_internvl = folder_fixture("tiny_internvl", make_tiny_internvl)
+"""A folder with a tiny InternVL."""
+tiny_llava_onevision = folder_fixture("tiny_llava_onevision", make_tiny_llava_onevision)
+"""A folder with a tiny LLaVA-OneVision."""
 tiny_blip2 = folder_fixture("tiny_blip2", make_tiny_blip2)
 """A folder with a tiny BLIP-2."""
 tiny_spacy = folder_fixture("tiny_spacy", make_tiny_spacy)

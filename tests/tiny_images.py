@@ -1,4 +1,4 @@
-"""Small images: of noise, each with a size of its own; of smooth colours; encoded as any kind of file."""
+"""Small images: of noise, each with a size of its own; of smooth colours; encoded as any kind of file; and videos."""
 
 from __future__ import annotations
 
@@ -29,6 +29,21 @@ def noise_image(number: int) -> Image.Image:
 def noise_png(number: int) -> bytes:
     """Return it encoded."""
     return encoded(noise_image(number))
+
+
+def noise_video(path: Path, number: int, frames: int) -> Path:
+    """Write a video of coarse noise, 64 by 48, 5 frames a second, and return where it is."""
+    import av
+
+    noise = np.random.default_rng(number).integers(0, 256, (frames, 6, 8, 3), dtype=np.uint8)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=5)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for coarse in noise:
+            pixels = coarse.repeat(8, axis=0).repeat(8, axis=1)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+    return path
 
 
 def plain_png(colour: str) -> bytes:

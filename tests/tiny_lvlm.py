@@ -37,6 +37,7 @@ QWEN2_VL_TEMPLATE = (
     "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
     "<|im_start|>{{ message['role'] }}\n{% for content in message['content'] %}"
     "{% if content['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif content['type'] == 'video' %}<|vision_start|><|video_pad|><|vision_end|>"
     "{% else %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -45,6 +46,14 @@ IDEFICS3_TEMPLATE = (
     "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{ line['text'] }}"
     "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
     "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+)
+
+
+IMAGE_OR_VIDEO_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{% for content in message['content'] %}"
+    "{% if content['type'] == 'image' %}{{ '<image>\n' }}{% elif content['type'] == 'video' %}{{ '<video>\n' }}"
+    "{% else %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 
@@ -147,6 +156,99 @@ def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
         chat_template=IDEFICS3_TEMPLATE,
     )
     return _save(Idefics3ForConditionalGeneration(config), processor, folder, seed)
+
+
+def make_tiny_smolvlm(folder: Path, seed: int = 0) -> Path:
+    """Write a SmolVLM2: an Idefics 3 that is shown frames of videos with their times, as in text."""
+    from transformers import (
+        SmolVLMConfig,
+        SmolVLMForConditionalGeneration,
+        SmolVLMImageProcessor,
+        SmolVLMProcessor,
+        SmolVLMVideoProcessor,
+    )
+
+    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
+    tokenizer = _tokenizer("<end_of_utterance>", "<|im_end|>", special)
+    config = SmolVLMConfig(
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        vision_config={**_TOWER, "image_size": 32, "patch_size": 8},
+        text_config={"model_type": "llama", **_text_config(tokenizer)},
+        scale_factor=2,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    sampling = {"fps": 1, "max_frames": 64, "video_size": {"longest_edge": 64}}
+    processor = SmolVLMProcessor(
+        SmolVLMImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
+        tokenizer,
+        SmolVLMVideoProcessor(max_image_size={"longest_edge": 32}, video_sampling=sampling),
+        image_seq_len=4,
+        chat_template=IDEFICS3_TEMPLATE,
+    )
+    return _save(SmolVLMForConditionalGeneration(config), processor, folder, seed)
+
+
+def make_tiny_internvl(folder: Path, seed: int = 0) -> Path:
+    """Write an InternVL 3: a video is its frames, each an image of one tile."""
+    from transformers import (
+        GotOcr2ImageProcessor,
+        InternVLConfig,
+        InternVLForConditionalGeneration,
+        InternVLProcessor,
+        InternVLVideoProcessor,
+    )
+
+    named = {
+        "start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>",
+        "video_token": "<video>",
+    }  # fmt: skip
+    tokenizer = _tokenizer("<|im_end|>", "<|endoftext|>", named)
+    size = {"height": 32, "width": 32}
+    config = InternVLConfig(
+        vision_config={**_TOWER, "image_size": [32, 32], "patch_size": [8, 8]},
+        text_config={"model_type": "qwen2", **_text_config(tokenizer)},
+        image_token_id=tokenizer.context_image_token_id,
+        image_seq_length=4,
+    )
+    processor = InternVLProcessor(
+        GotOcr2ImageProcessor(size=size),
+        tokenizer,
+        InternVLVideoProcessor(size=size),
+        image_seq_length=4,
+        chat_template=IMAGE_OR_VIDEO_TEMPLATE.replace("<image>", "<IMG_CONTEXT>"),
+    )
+    return _save(InternVLForConditionalGeneration(config), processor, folder, seed)
+
+
+def make_tiny_llava_onevision(folder: Path, seed: int = 0) -> Path:
+    """Write a LLaVA-OneVision: SigLIP tower, Qwen 2; the features of a video's frames are pooled."""
+    from transformers import (
+        LlavaOnevisionConfig,
+        LlavaOnevisionForConditionalGeneration,
+        LlavaOnevisionImageProcessor,
+        LlavaOnevisionProcessor,
+        LlavaOnevisionVideoProcessor,
+    )
+
+    tokenizer = _tokenizer("<|im_end|>", "<|endoftext|>", ["<image>", "<video>", "<|im_start|>"])
+    size, pinpoints = {"height": 32, "width": 32}, [[32, 32], [32, 64], [64, 32]]
+    config = LlavaOnevisionConfig(
+        vision_config={"model_type": "siglip_vision_model", **_TOWER, "image_size": 32, "patch_size": 8},
+        text_config={"model_type": "qwen2", **_text_config(tokenizer)},
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        video_token_id=tokenizer.convert_tokens_to_ids("<video>"),
+        image_grid_pinpoints=pinpoints,
+        vision_feature_layer=-1,
+    )
+    processor = LlavaOnevisionProcessor(
+        LlavaOnevisionImageProcessor(size=size, image_grid_pinpoints=pinpoints),
+        tokenizer,
+        LlavaOnevisionVideoProcessor(size=size),
+        num_image_tokens=16,
+        vision_feature_select_strategy="full",
+        chat_template=IMAGE_OR_VIDEO_TEMPLATE,
+    )
+    return _save(LlavaOnevisionForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:

@@ -10,24 +10,25 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...errors import AdapterError, BenchError, require_counts
 from ...hub import unreachable
-from ..chat.messages import conversation, image_of
+from ..chat.messages import conversation, image_of, own_sampling
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding import decoder_of
 from ..decoding.contract import CaptionSample, Decoder, Written
 from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_known, torch_dtype
 from ..hf_checkpoint import versions
-from ..images.handles import ImageHandle
+from ..images.handles import ImageHandle, VideoHandle
 from ..images.pipeline import default_workers, read_ahead
 from ..images.reading import UnreadableImage, image_size, read_image, turned
 from ..images.transforms import Framing, squared
+from ..images.video import SampledVideo, sample_frames
 from ..peft_weights import peft_checkpoint
 from .hf_source import find_captioner, load_captioner, load_processor
 
@@ -42,8 +43,8 @@ class PromptFormat:
 
     Args:
         processor: The model's processor.
-        form: ``chat``: the model's chat template, with the image before the instruction. ``none``: the image alone,
-            for models that caption what they see. Any other text is sent unchanged, with the task's instruction
+        form: ``chat``: the model's chat template, with the image or video before the instruction. ``none``: the image
+            alone, for models that caption what they see. Any other text is sent unchanged, with the task's instruction
             where ``{prompt}`` stands in it. By default ``chat``, where the model has a template, and ``none``, where it
             takes no text.
         system: Text before the conversation, in the template's system role.
@@ -70,20 +71,29 @@ class PromptFormat:
         if system is not None and self._form != "chat":
             raise AdapterError(f"system=... needs a chat template, not prompt_format={form}.")
 
-    def text(self, prompt: str) -> str | None:
-        """Return the text that is sent with the image; None for the image alone.
+    def text(self, prompt: str, kind: Literal["image", "video"] = "image") -> str | None:
+        """Return the text that is sent with an image or a video; None for the image alone.
 
         Raises:
-            AdapterError: The chat template does not take such a conversation.
+            AdapterError: The chat template does not take such a conversation, or the text has no place for the video.
         """
+        text = self._text(prompt, kind)
+        if kind == "video" and self._processor.video_token not in (text or ""):
+            raise AdapterError(
+                f"prompt_format={self._form} leaves no place for a video.",
+                f"Set --model_args 'prompt_format=...{self._processor.video_token}...{_PLACE}...'.",
+            )
+        return text
+
+    def _text(self, prompt: str, kind: str) -> str | None:
         if self._form == "none":
             return None
         if self._form != "chat":
             return self._form.replace(_PLACE, prompt)
-        # Of several templates by name the library takes its own default.
-        template = self._template if isinstance(self._template, str) else None
+        # Of several templates by name the library takes its own default, and for videos it knows SmolVLM's.
+        template = self._template if isinstance(self._template, str) and kind == "image" else None
         try:
-            asked = conversation(prompt, self._system, {"type": "image"})
+            asked = conversation(prompt, self._system, {"type": kind})
             return self._processor.apply_chat_template(
                 asked, chat_template=template, add_generation_prompt=True, tokenize=False
             )
@@ -147,8 +157,10 @@ def costliest_first(requests: Sequence[CaptionRequest], positions: Sequence[int]
     return sorted(positions, key=costs.__getitem__)
 
 
-def _read(turns: bool, request: CaptionRequest) -> CaptionSample | str:
+def _read(turns: bool, takes_videos: bool, request: CaptionRequest) -> CaptionSample | str:
     try:
+        if takes_videos and isinstance(request.pixels, VideoHandle):
+            return CaptionSample(request.id, request.prompt, sample_frames(request.pixels, request.sampling))
         if (image := image_of(request)) is None:
             raise UnreadableImage("the document has no image")
         read = turned(read_image(image)) if turns else read_image(image)
@@ -195,6 +207,8 @@ class HfCaptioner(Captioner):
         system: Text of the chat template's system role.
         min_pixels: Images with fewer are enlarged, by models that take any size (Qwen-VL).
         max_pixels: Images with more are made smaller, by the same.
+        frames: Frames of a video that it sees, at equal distances; the task's number unless given.
+        fps: Frames of a second that it sees, ``frames`` at most.
         image: ``pad``: images are padded to squares with the processor's mean colour, as in LLaVA-1.5's own code;
             ``crop``: their centre squares are cut out; ``processor``: they go to the checkpoint's processor as they
             are, and that of the converted LLaVA-1.5 crops.
@@ -221,6 +235,8 @@ class HfCaptioner(Captioner):
         system: str | None = None,
         min_pixels: int | None = None,
         max_pixels: int | None = None,
+        frames: int | None = None,
+        fps: float | None = None,
         image: Framing = "processor",
         exif: Literal["ignore", "apply"] = "ignore",
         quantization: str | None = None,
@@ -242,7 +258,9 @@ class HfCaptioner(Captioner):
         self._framing: Framing = image
         self._colour = self._mean_colour() if image == "pad" else 0
         self._turns = exif == "apply"
-        own = (("image", image, "processor"), ("exif", exif, "ignore"))
+        self._sampling = own_sampling(frames, fps)
+        self._takes_videos = getattr(self.processor, "video_processor", None) is not None
+        own = (("image", image, "processor"), ("exif", exif, "ignore"), ("frames", frames, None), ("fps", fps, None))
         self._shown = {name: value for name, value, default in own if value != default}
         options = {"prompt_format": prompt_format, "system": system}
         self.asking = {key: value for key, value in options.items() if value is not None} | self._shown
@@ -265,7 +283,7 @@ class HfCaptioner(Captioner):
         self.batch_size = batch_size or rows
         self._start_rows = batch_size
         # The batch size is found once for all calls.
-        self._sizes: dict[tuple[str, int | None], BatchSize] = {}
+        self._sizes: dict[tuple[str, int, int | None], BatchSize] = {}
         self._workers = workers or default_workers()
         # The tokenizer keeps its settings for padding in one place, and two threads use it.
         self._lock = threading.Lock()
@@ -380,16 +398,17 @@ class HfCaptioner(Captioner):
             UsageError: ``generation_kwargs`` make no sense; see ``capbench.adapters.decoding.settings``.
             AdapterError: The model failed as a whole.
         """
-        groups: dict[str, list[int]] = {}
+        if self._sampling is not None:
+            requests = [replace(request, sampling=self._sampling) for request in requests]
+        groups: dict[tuple[str, int], list[int]] = {}
         for position, request in enumerate(requests):
             settings = json.dumps(dict(request.generation_kwargs), sort_keys=True, default=str)
-            groups.setdefault(settings, []).append(position)
-        wanted = [
-            (decoder_of(requests[group[0]].generation_kwargs), settings, group) for settings, group in groups.items()
-        ]
-        for decoder, settings, positions in wanted:
-            start = batch_size or self._start_rows or max(1, self.batch_size // decoder.rows)
-            size = self._sizes.setdefault((settings, batch_size), BatchSize(start))
+            frames = request.sampling.count if isinstance(request.pixels, VideoHandle) else 0
+            groups.setdefault((settings, frames), []).append(position)
+        wanted = [(decoder_of(requests[group[0]].generation_kwargs), kind, group) for kind, group in groups.items()]
+        for decoder, (settings, frames), positions in wanted:
+            start = batch_size or self._start_rows or max(1, self.batch_size // decoder.rows // max(frames, 1))
+            size = self._sizes.setdefault((settings, frames, batch_size), BatchSize(start))
             yield from self._write_all(decoder, requests, positions, size)
 
     def _write_all(
@@ -399,7 +418,8 @@ class HfCaptioner(Captioner):
         # Samples that cannot be read count in the size of a batch, which changes on the way.
         chosen = iter(lambda: list(islice(order, size.now)), [])
         collate = (lambda samples: self._collate(decoder.samples(samples))) if decoder.takes_inputs else None
-        for batch in read_ahead(requests, chosen, partial(_read, self._turns), partial(_batch, collate), self._workers):
+        read = partial(_read, self._turns, self._takes_videos)
+        for batch in read_ahead(requests, chosen, read, partial(_batch, collate), self._workers):
             if batch.failures:
                 yield Captioned(unseen=batch.failures)
             yield from self._write(decoder, batch, size)
@@ -442,19 +462,48 @@ class HfCaptioner(Captioner):
         return self._place(self._collate(samples))
 
     def _collate(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
-        texts = [self.asked(sample.prompt) for sample in samples]
+        videos = [sample.image for sample in samples if isinstance(sample.image, SampledVideo)]
+        texts = [self._prompts.text(sample.prompt, "video" if videos else "image") for sample in samples]
         settings: dict[str, Any] = {}
         if texts[0] is not None:
             settings = {"text": texts, "padding": True}
             start = self.processor.tokenizer.bos_token
             if start and texts[0].startswith(start):
                 settings["add_special_tokens"] = False
-        images = [sample.image for sample in samples]
-        if self._framing != "processor":
-            images = [squared(image, self._framing, self._colour) for image in images]
+        if videos:
+            settings |= self._video_inputs(videos)
+        else:
+            settings["images"] = [self._framed(sample.image) for sample in samples]
         with self._lock:
-            inputs = self.processor(images=images, return_tensors="pt", **settings)
+            inputs = self.processor(return_tensors="pt", **settings)
         return {name: value for name, value in inputs.items() if name != "labels"}
+
+    def _video_inputs(self, videos: Sequence[SampledVideo]) -> dict[str, Any]:
+        """Return what the processor takes of videos, whose frames are sampled already.
+
+        Raises:
+            ValueError: They have several numbers of frames, which some processors pad, so that they are to be written
+                apart.
+        """
+        if len({len(video.frames) for video in videos}) > 1:
+            raise ValueError("videos of several numbers of frames")
+        return {
+            "videos": [[self._framed(frame) for frame in video.frames] for video in videos],
+            "video_metadata": [
+                {
+                    "total_num_frames": video.total,
+                    "fps": video.rate,
+                    "duration": None if video.rate is None else video.total / video.rate,
+                    # A copy, as Qwen3-VL's processor adds to it.
+                    "frames_indices": list(video.places),
+                }
+                for video in videos
+            ],
+            "do_sample_frames": False,
+        }
+
+    def _framed(self, image: Any) -> Any:
+        return image if self._framing == "processor" else squared(image, self._framing, self._colour)
 
     def _mean_colour(self) -> tuple[int, ...]:
         mean = getattr(self.processor.image_processor, "image_mean", None)

@@ -92,7 +92,8 @@ class VllmCaptioner(PretrainedModel, Captioner):
             self._engine = self._load()
 
         def ask(request: CaptionRequest) -> tuple[list[dict[str, Any]], str]:
-            return chat_messages(request.prompt, image_of(request), self.system)
+            image = image_of(request)
+            return chat_messages(request.prompt, [] if image is None else [image], self.system)
 
         write = partial(self._captions, settings)
         return stream_in_pieces(requests, batch_size or self.batch_size, ask, write, "vLLM")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import AdapterError
+from ...errors import AdapterError, require_counts
 from ..contracts import CaptionRequest
-from ..images.handles import ImageHandle
+from ..images.handles import FrameSampling, ImageHandle, VideoHandle, as_png
 from ..images.reading import UnreadableImage, read_bytes, read_image
+from ..images.video import sample_frames
 
 _MEDIA_TYPES = {"JPEG": "image/jpeg", "MPO": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
 """Formats that every server reads, by Pillow's name; a crop has none."""
@@ -22,28 +23,29 @@ def conversation(prompt: str, system: str | None, image: Mapping[str, Any] | Non
     Args:
         prompt: The instruction.
         system: What goes before it.
-        image: The part that is, or stands for, the image, which goes before the instruction.
+        image: The part that is, or stands for, the image or video, which goes before the instruction.
     """
     content = [*([image] if image else []), {"type": "text", "text": prompt}]
     before = [] if system is None else [{"role": "system", "content": [{"type": "text", "text": system}]}]
     return [*before, {"role": "user", "content": content}]
 
 
-def chat_messages(prompt: str, image: ImageHandle | None, system: str | None) -> tuple[list[dict[str, Any]], str]:
-    """Return the messages of one request: the system prompt, then the image and the instruction; and a remark.
+def chat_messages(prompt: str, images: Sequence[ImageHandle], system: str | None) -> tuple[list[dict[str, Any]], str]:
+    """Return the messages of one request: the system prompt, then images and the instruction; and a remark.
 
-    The remark is an unusual step in reading the image; empty for none.
+    The remark is on unusual steps in reading images; empty for none.
 
     Raises:
-        UnreadableImage: The image is missing, or no image.
+        UnreadableImage: An image is missing, or no image.
     """
     content: Any = prompt
-    remark = ""
-    if image is not None:
-        url, remark = data_url(image)
-        # The image first, as in the papers' own templates.
-        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": prompt}]
+    urls = [data_url(image) for image in images]
+    if urls:
+        # Images first, as in the papers' own templates.
+        shown = [{"type": "image_url", "image_url": {"url": url}} for url, _ in urls]
+        content = [*shown, {"type": "text", "text": prompt}]
     before = [{"role": "system", "content": system}] if system else []
+    remark = "; ".join(dict.fromkeys(remark for _, remark in urls if remark))
     return [*before, {"role": "user", "content": content}], remark
 
 
@@ -78,10 +80,44 @@ def image_of(request: CaptionRequest) -> ImageHandle | None:
     if isinstance(request.pixels, ImageHandle):
         return request.pixels
     if request.pixels is not None:
-        raise UnreadableImage(f"{request.pixels.name}: is a video; this adapter asks about images")
+        raise UnreadableImage(
+            f"{request.pixels.name}: is a video, which this model does not take; Qwen-VL, LLaVA-OneVision, InternVL "
+            "and SmolVLM2 do (adapter hf), and servers, which are sent frames (adapter openai)"
+        )
     if request.image is not None:
         raise UnreadableImage("the image is not on this machine")
     return None
+
+
+def shown_images(request: CaptionRequest, own: FrameSampling | None) -> list[ImageHandle]:
+    """Return what a request asks about as images: its image, or frames of its video; none if its document has none.
+
+    Args:
+        request: The request.
+        own: Which frames the captioner shows; None leaves it to the request.
+
+    Raises:
+        UnreadableImage: It is not on this machine, or a video that cannot be read.
+        AdapterError: The package that decodes videos is not installed.
+    """
+    if isinstance(request.pixels, VideoHandle):
+        return [ImageHandle(as_png(frame)) for frame in sample_frames(request.pixels, own or request.sampling).frames]
+    image = image_of(request)
+    return [] if image is None else [image]
+
+
+def own_sampling(frames: int | None, fps: float | None) -> FrameSampling | None:
+    """Return which frames a captioner shows by its own arguments; None where it has none.
+
+    Raises:
+        AdapterError: A number is not above 0, or there is no most to ``fps``.
+    """
+    require_counts(AdapterError, frames=frames)
+    if frames is None and fps is None:
+        return None
+    if frames is None or not (fps is None or (isinstance(fps, int | float) and fps > 0)):
+        raise AdapterError(f"fps={fps}, frames={frames}: 'fps' is above 0, and 'frames' the most that there may be.")
+    return FrameSampling(frames, fps)
 
 
 _LIMITS = ("max_new_tokens", "max_gen_toks", "max_tokens")

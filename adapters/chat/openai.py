@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from ...errors import AdapterError
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, Judge, Judged, Judgement, JudgeRequest
 from .client import ChatClient, ChatRequest, UnusableAnswer
-from .messages import chat_messages, image_of, sampling_settings
+from .messages import chat_messages, own_sampling, sampling_settings, shown_images
 
 _TOP_LOGPROBS = 20
 """Number of probabilities to request at each place: the API's maximum."""
@@ -90,13 +90,30 @@ class _OpenAIServer:
         return {"model": self.model, "messages": messages, **named, **more}
 
 
+@dataclass(eq=False, repr=False)
 class OpenAICaptioner(_OpenAIServer, Captioner):
     """Captions by any OpenAI-compatible server: vLLM, SGLang, hosted models.
 
-    Each image goes with its request as a data URL; a document without an image is asked about by text
-    alone. A model that refuses to answer, or whose tokens are used up before it does, gave an empty caption.
-    For the arguments see ``_OpenAIServer``; ``batch_size`` of a run is the number of requests at once.
+    Each image goes with its request as a data URL, a video as some of its frames; a document without an image is asked
+    about by text alone. A model that refuses to answer, or whose tokens are used up before it does, gave an empty
+    caption. For the other arguments see ``_OpenAIServer``; ``batch_size`` of a run is the number of requests at once.
+
+    Args:
+        frames: Frames of a video that are sent, at equal distances; the task's number unless given.
+        fps: Frames of a second that are sent, ``frames`` at most.
     """
+
+    frames: int | None = None
+    fps: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sampling = own_sampling(self.frames, self.fps)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the model and its settings; see ``_OpenAIServer.fingerprint``."""
+        own = {} if self._sampling is None else {"frames": asdict(self._sampling)}
+        return {**super().fingerprint(), **own}
 
     def stream(self, requests: Sequence[CaptionRequest], batch_size: int | None = None) -> Iterator[Captioned]:
         """Request all captions concurrently; each is yielded when it arrives."""
@@ -114,7 +131,8 @@ class OpenAICaptioner(_OpenAIServer, Captioner):
                 yield Captioned(unseen=reasons) if answer.of == "image" else Captioned(failures=reasons)
 
     def _request(self, request: CaptionRequest, settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        messages, remark = chat_messages(request.prompt, image_of(request), self.system)
+        images = shown_images(request, self._sampling)
+        messages, remark = chat_messages(request.prompt, images, self.system)
         return self._body(messages, settings), remark
 
 
@@ -140,7 +158,8 @@ class OpenAIJudge(_OpenAIServer, Judge):
 
     def _request(self, request: JudgeRequest, settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         system = self.system if request.system is None else request.system
-        messages, remark = chat_messages(request.prompt, request.image, system)
+        images = [] if request.image is None else [request.image]
+        messages, remark = chat_messages(request.prompt, images, system)
         wanted = {"logprobs": True, "top_logprobs": _TOP_LOGPROBS} if request.candidates else {}
         return self._body(messages, settings, **wanted), remark
 

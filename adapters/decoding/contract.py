@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import torch
     from PIL import Image
 
+    from ..images.video import SampledVideo
+
 
 _NOT_INPUTS = ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer")
 PLAIN_REMEDY = "Use decoding=greedy, beam or nucleus with this model."
@@ -23,13 +25,13 @@ class CaptionSample:
     Attributes:
         id: The document's id; random numbers are drawn by it.
         prompt: The instruction.
-        image: The pixels, RGB.
+        image: The pixels, RGB; or frames of a video.
         remark: An unusual step in reading the image; empty for none.
     """
 
     id: str
     prompt: str
-    image: Image.Image
+    image: Image.Image | SampledVideo
     remark: str = ""
 
 

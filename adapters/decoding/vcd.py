@@ -107,11 +107,13 @@ def with_noisy_half(
         step: How far the images are diffused.
 
     Raises:
-        AdapterError: It is not known which pixels are of which image.
+        AdapterError: It is not known which pixels are of which image, or they are of videos.
     """
     import torch
 
-    pixels = inputs["pixel_values"]
+    pixels = inputs.get("pixel_values")
+    if pixels is None:
+        raise AdapterError("decoding=vcd takes images, not videos.", PLAIN_REMEDY)
     half = len(pixels) // 2
     if pixels.ndim in (4, 5) and len(pixels) == 2 * len(noises):
         sizes = [1] * half

@@ -56,6 +56,19 @@ class FrameSource(Protocol):
 
 
 @dataclass(frozen=True)
+class FrameSampling:
+    """Which frames of a video a captioner sees: some at equal distances, from the first to the last.
+
+    Attributes:
+        count: Their number; with ``fps`` the most that there may be.
+        fps: How many of a second; None for ``count`` of any video.
+    """
+
+    count: int = 8
+    fps: float | None = None
+
+
+@dataclass(frozen=True)
 class ImageHandle:
     """An image, or a crop of one.
 

@@ -1,9 +1,10 @@
-"""Reads the frames of a video, or recorded features of them."""
+"""Reads the frames of a video, all or some at equal distances, or recorded features of them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -11,7 +12,8 @@ import numpy as np
 
 from ...errors import AdapterError, extra
 from ...paths import is_file
-from .handles import VideoHandle
+from .handles import FrameSampling, VideoHandle
+from .reading import UnreadableImage
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -72,7 +74,7 @@ _FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
 """Formats that hold the video itself. FFmpeg knows others that name additional files or addresses to open."""
 
 
-class UnreadableVideo(Exception):  # noqa: N818 - callers handle it as a reason, not as an error
+class UnreadableVideo(UnreadableImage):
     """A video that cannot be read; its text names the file and the cause."""
 
 
@@ -98,16 +100,103 @@ def read_frames(handle: VideoHandle) -> Iterator[Image.Image] | np.ndarray:
             damaged video may be detected only while its frames are read.
         AdapterError: The package that decodes videos is not installed.
     """
-    if not isinstance(handle.source, Path):
-        try:
-            return handle.source.read_frames()
-        except OSError as error:
-            raise UnreadableVideo(f"{handle.source}: {error.strerror or error}") from error
-    if not is_file(handle.source):
-        raise UnreadableVideo(f"{handle.name}: there is no such file")
-    if is_recorded(handle):
+    if isinstance(handle.source, Path) and is_recorded(handle):
+        _require_file(handle)
         return _recorded(handle.source)
-    return _decoded(handle.source)
+    return (_upright(frame) for frame, _ in _frames(handle))
+
+
+def _require_file(handle: VideoHandle) -> None:
+    if isinstance(handle.source, Path) and not is_file(handle.source):
+        raise UnreadableVideo(f"{handle.name}: there is no such file")
+
+
+@dataclass(frozen=True)
+class SampledVideo:
+    """Some frames of a video, or of its span, which counts as a video by itself.
+
+    Attributes:
+        frames: Images in RGB, in order.
+        places: The number of each, from 0.
+        total: Frames of the video.
+        rate: Frames a second; None where the video does not tell.
+    """
+
+    frames: list[Image.Image]
+    places: list[int]
+    total: int
+    rate: float | None
+
+
+def sample_frames(handle: VideoHandle, sampling: FrameSampling) -> SampledVideo:
+    """Return frames of a video's span at equal distances, the first and the last among them.
+
+    A file is decoded from its start, as seeking misses frames: once, and again where its header has no number of
+    frames, or a wrong one.
+
+    Args:
+        handle: The video.
+        sampling: How many frames. A video with fewer gives each once.
+
+    Raises:
+        UnreadableVideo: As of :func:`read_frames`; or only features were recorded, no frame lies in the span, or there
+            is no frame rate to sample by.
+        AdapterError: The package that decodes videos is not installed.
+    """
+    if is_recorded(handle):
+        raise UnreadableVideo(f"{handle.name}: holds features of frames, not the video itself")
+    _, (total, rate) = next(_frames(handle), (None, (0, None)))
+    count = sampling.count
+    while True:
+        first, length = _span(handle, total)
+        if sampling.fps is not None:
+            if rate is None:
+                raise UnreadableVideo(f"{handle.name}: has no frame rate; sample a number of frames, without fps")
+            count = min(sampling.count, max(1, round(sampling.fps * length / rate)))
+        places = np.linspace(0, length - 1, min(count, length)).astype(int).tolist()
+        wanted, kept, decoded = {first + place for place in places}, [], 0
+        for frame, _ in _frames(handle):
+            if decoded in wanted:
+                kept.append(_upright(frame))
+            decoded += 1
+        if decoded == total:
+            break
+        total = decoded
+    if not kept:
+        raise UnreadableVideo(f"{handle.name}: no frame of {total} lies in {handle.span}")
+    return SampledVideo(kept, places, length, rate)
+
+
+def _span(handle: VideoHandle, total: int) -> tuple[int, int]:
+    """Return the first frame of a video's span, and how many frames it has; the video's frames are ``total``."""
+    if handle.span is None:
+        return 0, total
+    start, end, duration = handle.span
+    first = int(start * total // duration)
+    return first, max(min(int(end * total // duration), total) - first, 0)
+
+
+def _frames(handle: VideoHandle) -> Iterator[tuple[Any, tuple[int, float | None]]]:
+    """Return each frame, of Pillow or PyAV, with the number (0: unknown) and the rate of frames that the header has.
+
+    Raises:
+        UnreadableVideo: There is no such file, or nothing that gives frames.
+    """
+    if isinstance(handle.source, Path):
+        _require_file(handle)
+        return _decoded(handle.source)
+    try:
+        return ((frame, (0, None)) for frame in handle.source.read_frames())
+    except OSError as error:
+        raise UnreadableVideo(f"{handle.source}: {error.strerror or error}") from error
+
+
+def _upright(frame: Any) -> Image.Image:
+    """Return a frame as an image, turned as its video says."""
+    if not hasattr(frame, "to_image"):
+        return frame
+    image = frame.to_image()
+    return image.rotate(frame.rotation, expand=True) if frame.rotation else image
 
 
 def _recorded(path: Path) -> np.ndarray:
@@ -137,7 +226,7 @@ def _load_torch(path: Path) -> np.ndarray:
     return features.detach().float().numpy()
 
 
-def _decoded(path: Path) -> Iterator[Image.Image]:
+def _decoded(path: Path) -> Iterator[tuple[Any, tuple[int, float | None]]]:
     with extra("video", f"{path}: decoding videos needs the package PyAV", AdapterError):
         import av
         from av.error import FFmpegError
@@ -150,9 +239,9 @@ def _decoded(path: Path) -> Iterator[Image.Image]:
                 raise UnreadableVideo(f"{path}: is truncated: {missing:,} bytes are missing")
             stream = container.streams.video[0]
             stream.thread_type = "AUTO"
+            rate = float(stream.average_rate) if stream.average_rate else None
             for frame in container.decode(stream):
-                image = frame.to_image()
-                yield image.rotate(frame.rotation, expand=True) if frame.rotation else image
+                yield frame, (stream.frames, rate)
                 decoded += 1
     except FFmpegError as error:
         raise UnreadableVideo(

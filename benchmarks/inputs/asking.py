@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from ...adapters import Caption, Captioned, Captioner, CaptionRequest
+from ...adapters import Caption, Captioned, Captioner, CaptionRequest, VideoHandle
 from ...adapters.images.handles import digests
 from ...metrics import Cache
 from ...progress import Reporter, unheard
@@ -129,6 +129,8 @@ def _key(request: CaptionRequest, digest: str | OSError | None) -> str:
     # The captioner reports a missing file.
     image = digest if isinstance(digest, str) else image_key(request.image)
     parts = [request.prompt, dict(request.generation_kwargs), image, request.id]
+    if isinstance(request.pixels, VideoHandle):
+        parts += [request.pixels.span, asdict(request.sampling)]
     return json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from ...adapters import Caption, Captioned, Captioner, CaptionRequest
+from ...adapters import Caption, Captioned, Captioner, CaptionRequest, FrameSampling
 from ...errors import DataError, UsageError
 from ..inputs.asking import answers, merged
 from ..inputs.failures import Failure, FailureLog
@@ -49,6 +49,7 @@ def require_captioner(job: Job) -> None:
 def request_of(document: Document) -> CaptionRequest:
     """Return the request for a document."""
     job = document.job
+    frames = job.task.video_frames
     return CaptionRequest(
         document.id,
         document["doc_to_image"],
@@ -56,6 +57,7 @@ def request_of(document: Document) -> CaptionRequest:
         {**job.task.generation_kwargs, **job.settings.generation_kwargs},
         numbered="doc_to_id" not in job.task.templates,
         pixels=document.pixels,
+        sampling=FrameSampling() if frames is None else FrameSampling(frames.count, frames.fps),
     )
 
 

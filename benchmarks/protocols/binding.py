@@ -15,7 +15,7 @@ from ...tasks.yaml_files import ParsedFile
 from . import names_where, protocols
 from .contract import Protocol
 
-_NOT_FOR_ALL = ("generation_kwargs", "image_folder", "metric_list", "statistics", "video_folder")
+_NOT_FOR_ALL = ("generation_kwargs", "image_folder", "metric_list", "statistics", "video_folder", "video_frames")
 """Keys other than ``doc_to_*`` that only some protocols read."""
 
 

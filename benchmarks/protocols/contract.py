@@ -148,8 +148,8 @@ class Protocol(ABC, Generic[SettingsT]):
     """The schema of the section ``protocol`` of a task file."""
     reads: ClassVar[tuple[str, ...]] = ()
     """The keys of a task file that it reads, in addition to those of every task: ``doc_to_*`` of any name, and
-    ``image_folder``, ``video_folder``, ``generation_kwargs``, ``metric_list``, ``statistics``. Other keys
-    among these are errors; ``bench show`` keeps the order."""
+    ``image_folder``, ``video_folder``, ``video_frames``, ``generation_kwargs``, ``metric_list``, ``statistics``. Other
+    keys among these are errors; ``bench show`` keeps the order."""
     needs: ClassVar[Set[str]] = frozenset()
     """The keys that every task must have."""
     needs_one: ClassVar[Sequence[str]] = ()

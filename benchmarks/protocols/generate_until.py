@@ -64,7 +64,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
     Settings = GenerateUntilSettings
     reads = (
         "doc_to_text", *IMAGE_KEYS, "doc_to_boxes", "doc_to_objects", "doc_to_category", "generation_kwargs",
-        "metric_list",
+        "metric_list", "video_frames",
     )  # fmt: skip
     needs = frozenset({"doc_to_text", "metric_list"})
     category_key = "doc_to_category"

@@ -133,7 +133,7 @@ class YesNo(Protocol[ProtocolSettings]):
     ``doc_to_text`` gives the question, ``doc_to_target`` the right answer: yes or no.
     """
 
-    reads = ("doc_to_text", *IMAGE_KEYS, "generation_kwargs")
+    reads = ("doc_to_text", *IMAGE_KEYS, "generation_kwargs", "video_frames")
     needs = frozenset({"doc_to_text", "doc_to_target"})
     lists = frozenset[str]()
     about = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
+from ...adapters import Caption, Captioned, CaptionRequest, FrameSampling, ImageHandle, VideoHandle
 from ...adapters.images.handles import EncodedImage, FrameSource
 from ...atomic_files import is_abandoned, own_name
 from ...boundary import OutsideFile
@@ -87,8 +87,8 @@ class KeptFrames:
 _CLASSES: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Caption, Captioned, CaptionRequest, EncodedItems, Features, ImageHandle, MetricScores, ModelFacts, PairScores,
-        ScoredItems, Scores, ShardScores, VideoHandle,
+        Caption, Captioned, CaptionRequest, EncodedItems, Features, FrameSampling, ImageHandle, MetricScores,
+        ModelFacts, PairScores, ScoredItems, Scores, ShardScores, VideoHandle,
     )
 }  # fmt: skip
 """Classes that are written field by field."""

@@ -16,11 +16,12 @@ import torch
 from full_memory import FULL_MEMORY, fits
 from PIL import Image
 from tiny_clip import TinyClip
-from tiny_images import noise_image, noise_png
+from tiny_images import noise_image, noise_png, noise_video
 
-from capbench.adapters import Caption, CaptionRequest, ImageHandle, VideoHandle
+from capbench.adapters import Caption, CaptionRequest, FrameSampling, ImageHandle, VideoHandle
 from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
+from capbench.adapters.images.video import read_frames
 from capbench.errors import AdapterError, UsageError
 
 SETTINGS = {"max_new_tokens": 8}
@@ -181,7 +182,82 @@ def test_images_that_cannot_be_read_cost_no_other(llava: HfCaptioner, tmp_path: 
     assert "missing.png: No such file" in failures["missing"]
     assert "its box lies outside" in failures["outside"]
     assert failures["none"] == "was not written: the image is not on this machine"
-    assert failures["video"].endswith("clip.mp4: is a video; this adapter asks about images")
+    assert "clip.mp4: is a video, which this model does not take; Qwen-VL, LLaVA-OneVision" in failures["video"]
+
+
+VIDEO_FAMILIES = [
+    "tiny_qwen2_vl",
+    pytest.param("tiny_llava_onevision", marks=pytest.mark.costly),
+    pytest.param("tiny_internvl", marks=pytest.mark.costly),
+    pytest.param("tiny_smolvlm", marks=pytest.mark.costly),
+]
+
+
+def video_requests(folder: Path, count: int, **settings: Any) -> list[CaptionRequest]:
+    """Return requests of videos of 12 frames, and of a last one of 3."""
+    videos = [noise_video(folder / f"{n}.mp4", n, 12 if n < count - 1 else 3) for n in range(count)]
+    sampling = FrameSampling(4)
+    return [
+        replace(request, pixels=VideoHandle(video), sampling=sampling)
+        for request, video in zip(make_requests(count, **settings), videos, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", VIDEO_FAMILIES)
+def test_captions_of_videos_do_not_depend_on_batch_or_images_beside_them(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+):
+    model = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu")
+    videos = video_requests(tmp_path, 4, max_new_tokens=6)
+    images = [replace(image, id=f"image {image.id}") for image in make_requests(2, max_new_tokens=6)]
+    one_by_one, failures = written(model, [*videos, *images], 1)
+    assert (len(one_by_one), failures) == (6, {})
+    assert len({one_by_one[video.id].text for video in videos}) > 1
+    assert written(model, [*images, *videos][::-1], 4)[0] == one_by_one
+
+
+@pytest.mark.parametrize("kind", VIDEO_FAMILIES)
+def test_model_sees_the_frames_that_are_asked_for_at_their_times(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+):
+    model = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu")
+    (video, _) = video_requests(tmp_path, 2)
+    frames = list(read_frames(video.pixels))
+    # Of 12 frames, 5 a second.
+    metadata = [{"total_num_frames": 12, "fps": 5.0, "duration": 2.4, "frames_indices": [0, 3, 7, 11]}]
+    asked = model.processor.apply_chat_template(
+        [{"role": "user", "content": [{"type": "video"}, {"type": "text", "text": video.prompt}]}],
+        add_generation_prompt=True,
+    )
+    inputs = model.processor(
+        text=[asked], videos=[[frames[n] for n in (0, 3, 7, 11)]], video_metadata=metadata, do_sample_frames=False,
+        return_tensors="pt",
+    )  # fmt: skip
+    tokens = model.model.generate(**inputs, **SETTINGS, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+    caption = model.processor.tokenizer.decode(tokens, skip_special_tokens=True)
+    assert written(model, [video])[0][video.id].text == caption
+    other = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu", frames=2)
+    assert written(other, [video])[0] == written(model, [replace(video, sampling=FrameSampling(2))])[0]
+    assert other.fingerprint() == {**model.fingerprint(), "frames": 2}
+
+
+def test_video_needs_a_place_in_the_prompt(tiny_internvl: Path, tmp_path: Path):
+    model = HfCaptioner(str(tiny_internvl), device="cpu", prompt_format="<IMG_CONTEXT> {prompt}")
+    with pytest.raises(AdapterError, match="leaves no place for a video") as error:
+        written(model, video_requests(tmp_path, 2))
+    assert "<video>" in error.value.hint
+
+
+def test_video_that_cannot_be_read_fails_alone(tiny_qwen2_vl: Path, tmp_path: Path):
+    model = HfCaptioner(str(tiny_qwen2_vl), device="cpu")
+    good, bad = video_requests(tmp_path, 2)
+    bad.pixels.source.write_bytes(b"no video")
+    batches = list(model.stream([good, bad]))
+    assert [at for batch in batches for at in batch.captions] == [0]
+    assert "1.mp4: no video in a known format" in "".join(batch.unseen.get(1, "") for batch in batches)
+    contrasted = replace(good, generation_kwargs={**SETTINGS, "decoding": "vcd"})
+    with pytest.raises(AdapterError, match="decoding=vcd takes images, not videos"):
+        written(model, [contrasted])
 
 
 def test_image_that_the_processor_refuses_costs_no_other(tiny_qwen2_vl: Path, tmp_path: Path):

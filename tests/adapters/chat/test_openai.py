@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 from chat_server import Reply, chat_server, completion, prompt_of, refusal
 from PIL import Image
-from tiny_images import encoded
+from tiny_images import encoded, noise_video
 
-from capbench.adapters import Caption, CaptionRequest, ImageHandle, JudgeRequest, VideoHandle
+from capbench.adapters import Caption, CaptionRequest, FrameSampling, ImageHandle, JudgeRequest, VideoHandle
 from capbench.adapters.chat.client import finished_first
 from capbench.adapters.chat.messages import sampling_settings
 from capbench.adapters.chat.openai import OpenAICaptioner, OpenAIJudge
+from capbench.adapters.images.video import read_frames
 from capbench.errors import AdapterError
 
 GREEDY = {"max_new_tokens": 32, "do_sample": False, "num_beams": 1}
 
 
-def requests(*prompts: str, **fields: Any) -> list[CaptionRequest]:
-    return [
-        CaptionRequest(prompt, fields.get("image"), prompt, fields.get("settings", GREEDY), pixels=fields.get("pixels"))
-        for prompt in prompts
-    ]
+def requests(
+    *prompts: str, image: Any = None, settings: Mapping[str, Any] = GREEDY, **more: Any
+) -> list[CaptionRequest]:
+    return [CaptionRequest(prompt, image, prompt, settings, **more) for prompt in prompts]
 
 
 def captions_of(model: OpenAICaptioner, asked: list[CaptionRequest]) -> tuple[dict[int, Caption], dict[int, str]]:
@@ -103,6 +103,27 @@ def test_crop_of_an_image_in_any_format_is_sent_as_png(mode: str, kind: str):
     assert Image.open(io.BytesIO(sent)).size == (3, 2)
 
 
+def test_frames_of_a_video_are_sent_as_images_in_order(tmp_path: Path):
+    video = VideoHandle(noise_video(tmp_path / "v.mp4", 0, 12))
+    asked = requests("Describe.", image="v.mp4", pixels=video, sampling=FrameSampling(3))
+    frames = list(read_frames(video))
+    for arguments, places in (
+        ({}, (0, 5, 11)),
+        ({"frames": 2}, (0, 11)),
+        ({"frames": 9, "fps": 2.0}, (0, 2, 5, 8, 11)),
+    ):
+        *_, server = exchange(completion("a square"), asked, **arguments)
+        *images, text = server.bodies[0]["messages"][0]["content"]
+        assert text == {"type": "text", "text": "Describe."}
+        for part, place in zip(images, places, strict=True):
+            sent = base64.b64decode(part["image_url"]["url"].removeprefix("data:image/png;base64,"))
+            assert Image.open(io.BytesIO(sent)).tobytes() == frames[place].tobytes()
+    plain, own = (OpenAICaptioner("m", **arguments).fingerprint() for arguments in ({}, {"frames": 2}))
+    assert own == {**plain, "frames": {"count": 2, "fps": None}}
+    with pytest.raises(AdapterError, match="'frames' the most"):
+        OpenAICaptioner("m", fps=1.0)
+
+
 def test_image_that_cannot_be_had_fails_its_own_request_and_is_never_left_out_of_it(tmp_path: Path):
     asked = [
         CaptionRequest("0", "0.jpg", "p0", pixels=ImageHandle(tmp_path / "missing.jpg")),
@@ -122,7 +143,7 @@ def test_image_that_cannot_be_had_fails_its_own_request_and_is_never_left_out_of
     assert list(server.prompts) == ["p4"]
     assert "No such file" in unseen[0]
     assert unseen[1] == "the image is not on this machine"
-    assert "is a video" in unseen[2]
+    assert "2.mp4: there is no such file" in unseen[2]
     assert "is not an image" in unseen[3]
 
 

@@ -14,9 +14,10 @@ import pytest
 import torch
 from tiny_clip import TinyClip
 
-from capbench.adapters import VideoHandle
+from capbench.adapters import FrameSampling, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
-from capbench.adapters.images.video import UnreadableVideo, read_frames
+from capbench.adapters.images.video import UnreadableVideo, read_frames, sample_frames
+from capbench.benchmarks.scale.shards import KeptFrames
 from capbench.boundary import OutsideFile
 from capbench.errors import AdapterError
 
@@ -60,6 +61,44 @@ def test_frames_are_decoded_as_they_are_asked_for(tmp_path: Path):
     frames = read_frames(VideoHandle(video(tmp_path / "v.mp4", 3)))
     assert isinstance(frames, Iterator)
     assert next(frames).size == (64, 48)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "span", "places"),
+    [
+        (FrameSampling(3), None, [0, 2, 5]),
+        (FrameSampling(1), None, [0]),
+        (FrameSampling(8), None, [0, 1, 2, 3, 4, 5]),
+        # 6 frames last 1.2 s.
+        (FrameSampling(8, fps=2.5), None, [0, 2, 5]),
+        (FrameSampling(2, fps=2.5), None, [0, 5]),
+        (FrameSampling(8, fps=0.1), None, [0]),
+        (FrameSampling(8), (2.0, 4.0, 4.0), [3, 4, 5]),
+        (FrameSampling(2), (1.0, 3.0, 4.0), [1, 3]),
+    ],
+)
+@pytest.mark.parametrize("container", ["mp4", "mkv"])  # the header of mp4 tells how many frames there are
+def test_frames_are_sampled_at_equal_distances(
+    tmp_path: Path, container: str, sampling: FrameSampling, span: tuple[float, float, float] | None, places: list[int]
+):
+    sampled = sample_frames(VideoHandle(video(tmp_path / f"v.{container}"), span), sampling)
+    brightness = [float(np.asarray(image)[:, 20:].mean()) for image in sampled.frames]
+    assert brightness == pytest.approx([40 * place for place in places], abs=4)
+    start = 0 if span is None else int(span[0] * 6 / 4)
+    assert [start + place for place in sampled.places] == places
+    assert (sampled.total, sampled.rate) == (6 if span is None else 3, 5.0)
+
+
+def test_what_frames_cannot_be_sampled_from_is_named(tmp_path: Path):
+    np.save(tmp_path / "v.npy", np.zeros((3, 4)))
+    with pytest.raises(UnreadableVideo, match=r"v\.npy: holds features of frames"):
+        sample_frames(VideoHandle(tmp_path / "v.npy"), FrameSampling(2))
+    with pytest.raises(UnreadableVideo, match="no frame of 6 lies in"):
+        sample_frames(VideoHandle(video(tmp_path / "v.mp4"), (3.0, 4.0, 1.2)), FrameSampling(2))
+    drawn = VideoHandle(KeptFrames("digest", "drawn", [np.zeros((4, 6, 3), np.uint8)] * 3))
+    assert len(sample_frames(drawn, FrameSampling(2)).frames) == 2
+    with pytest.raises(UnreadableVideo, match="drawn: has no frame rate"):
+        sample_frames(drawn, FrameSampling(2, fps=1.0))
 
 
 @pytest.mark.parametrize("content", [b"", b"no video at all", b"#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n"])
