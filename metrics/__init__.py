@@ -27,6 +27,9 @@ metrics: Registry[type[Metric]] = Registry(
     "metric",
     {
         "aloha": "capbench.metrics.aloha:Aloha",
+        "autodq": "capbench.metrics.autodq:AutoDq",
+        "autodq_precision": "capbench.metrics.autodq:AutoDqPrecision",
+        "autodq_recall": "capbench.metrics.autodq:AutoDqRecall",
         "bertscore": "capbench.metrics.bertscore:BertScore",
         **{f"bleu_{n}": f"capbench.metrics.bleu:Bleu{n}" for n in (1, 2, 3, 4)},
         "caparena_auto": "capbench.metrics.caparena_auto:CapArenaAuto",
@@ -62,6 +65,8 @@ metrics: Registry[type[Metric]] = Registry(
         "rouge_l": "capbench.metrics.rouge_l:RougeL",
         "soft_spice": "capbench.metrics.graph_spice:SoftSpice",
         "spice": "capbench.metrics.spice:Spice",
+        "vdc_accuracy": "capbench.metrics.vdcscore:VdcAccuracy",
+        "vdcscore": "capbench.metrics.vdcscore:VdcScore",
     },
     entry_points="capbench.metrics",
 )

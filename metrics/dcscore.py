@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +14,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from ..adapters import ImageHandle, Judgement, JudgeRequest, VideoHandle
+from ..adapters import ImageHandle, VideoHandle
 from ..errors import DataError, MetricError, require_all, require_counts
 from ..rows import BadRow, first_fault, read_rows
 from .contract import PARSEABLE, Context, Metric, Need, images_of, labelled, require_choice
 from .items import Items, Scores
-from .judging import ask_until_read, fill, prompt_digest, quoted, read_prompt
+from .judging import JudgeQuestion, ask_each, fill, prompt_digest, read_list, read_prompt, require_drawing
 from .recorded import bare_name, score_file_digest
 
 FACTS = """\
@@ -159,11 +156,7 @@ class DcScore(Metric):
         require_choice("join", join, ("number", "text"))
         require_choice("invalid", invalid, ("exclude", "zero"))
         require_counts(ValueError, answers=answers, tries=tries, max_tokens=max_tokens)
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise ValueError(f"'seed' must be a whole number of at least 0, not {seed!r}")
-        for number in (temperature, verify_temperature):
-            if not isinstance(number, int | float) or not 0 <= number < math.inf:
-                raise ValueError(f"temperatures must be finite numbers of at least 0, not {number!r}")
+        require_drawing(seed, temperature, verify_temperature)
         if facts is not None and oracle == "judge":
             raise ValueError("'facts' names a file and oracle=judge asks a judge; give one of them")
         self.oracle = oracle
@@ -304,31 +297,33 @@ class DcScore(Metric):
     def _extract(self, texts: Sequence[str], context: Context) -> dict[str, tuple[CaptionFact, ...] | str]:
         """Return the facts of each text that is not empty, or why there are none."""
         unique = list(dict.fromkeys(text for text in texts if text.strip()))
-        asked = [_Question(fill(self._prompts["facts"], caption=text), read_facts, self.temperature) for text in unique]
+        asked = [
+            JudgeQuestion(fill(self._prompts["facts"], caption=text), read_facts, self.temperature) for text in unique
+        ]
         return {
             text: f"facts: {answer}" if isinstance(answer, str) else answer[0]
             for text, answer in zip(unique, self._ask(asked, context), strict=True)
         }
 
-    def _matching(self, case: Case) -> _Question:
+    def _matching(self, case: Case) -> JudgeQuestion:
         oracle = case.oracle.facts
         texts = {"predicted_atomic_facts": listed(case.facts, self.join), "oracle_atomic_facts": listed(oracle, "id")}
-        return _Question(
+        return JudgeQuestion(
             fill(self._prompts["match"], **texts),
             lambda answer: read_matches(answer, case.facts, len(oracle), self.join),
             self.temperature,
         )
 
-    def _verifying(self, case: Case) -> _Question:
+    def _verifying(self, case: Case) -> JudgeQuestion:
         texts = {"reference_caption": case.oracle.caption, "atomic_facts": listed(case.facts, self.join)}
-        return _Question(
+        return JudgeQuestion(
             fill(self._prompts["verify"], **texts),
             lambda answer: read_verdicts(answer, case.facts, self.join),
             self.verify_temperature,
             case.image,
         )
 
-    def _several(self, questions: Iterable[_Question], context: Context) -> list[list[tuple[Any, str]] | str]:
+    def _several(self, questions: Iterable[JudgeQuestion], context: Context) -> list[list[tuple[Any, str]] | str]:
         """Return of each question as many answers as are wanted; or why one of them is missing."""
         every = [replace(question, number=number) for question in questions for number in range(self.answers)]
         read = self._ask(every, context)
@@ -339,29 +334,8 @@ class DcScore(Metric):
             for answers in several
         ]
 
-    def _ask(self, questions: Sequence[_Question], context: Context) -> list[tuple[Any, str] | str]:
-        """Return the answer to each question, read, with the remark on its image; or why there is none.
-
-        Unusable ones are requested again, with another seed.
-        """
-        results: dict[int, tuple[Any, str] | str] = {}
-
-        def request(place: int, attempt: int) -> JudgeRequest:
-            question = questions[place]
-            seed = self.seed + attempt * self.answers + question.number
-            decoding = {"temperature": question.temperature, "seed": seed}
-            return JudgeRequest(question.prompt, question.image, self.max_tokens, decoding=decoding)
-
-        def read(place: int, answer: Judgement) -> bool:
-            try:
-                results[place] = questions[place].read(answer.text), answer.remark
-            except ValueError as error:
-                results[place] = f"{error} ({self.tries} tries): {quoted(answer.text)}"
-            return not isinstance(results[place], str)
-
-        failures, _ = ask_until_read(range(len(questions)), request, context, self.tries, read)
-        results |= failures
-        return [results[place] for place in range(len(questions))]
+    def _ask(self, questions: Sequence[JudgeQuestion], context: Context) -> list[tuple[Any, str] | str]:
+        return ask_each(questions, context, self.tries, self.seed, self.max_tokens, self.answers)
 
     @cached_property
     def _prompts(self) -> dict[str, str]:
@@ -483,17 +457,6 @@ class FactCheck:
         return float(self.parts[PARTS.index("f1")] + self.parts[PARTS.index("f1_relevant")]) / 2
 
 
-@dataclass(frozen=True)
-class _Question:
-    """A question and the parser of its answer; ``number`` distinguishes repeated questions."""
-
-    prompt: str
-    read: Callable[[str], Any]
-    temperature: float
-    image: ImageHandle | None = None
-    number: int = 0
-
-
 def _account(
     case: Case, matching: list[tuple[Any, str]] | str, verifying: list[tuple[Any, str]] | str
 ) -> FactCheck | str:
@@ -550,11 +513,6 @@ def _relevant(facts: Sequence[CaptionFact]) -> list[int]:
 Join = Literal["number", "text"]
 """How entries of answers are joined with facts: by the number that each was given, or by their text."""
 
-MOST_CHARACTERS = 100_000
-"""An answer that is longer is not read."""
-
-_FENCE = "```"
-
 
 @dataclass(frozen=True)
 class CaptionFact:
@@ -590,28 +548,12 @@ def listed(facts: Sequence[CaptionFact], key: Literal["number", "text", "id"]) -
 
 
 def read_entries(answer: str) -> list[Mapping[str, Any]]:
-    """Return the list of an answer: from its first bracket to its last, behind the last fence of JSON if it has one.
-
-    It is read as a literal of Python, and where it is none, as JSON.
+    """Return the list of an answer; see ``read_list``.
 
     Raises:
-        ValueError: It is neither, or no list of mappings.
+        ValueError: There is none, or it is no list of mappings.
     """
-    if len(answer) > MOST_CHARACTERS:
-        raise ValueError("the judge's answer is too long")
-    _, fence, part = answer.rpartition(f"{_FENCE}json")
-    part = part.split(_FENCE)[0] if fence else part
-    text = part[part.find("[") : part.rfind("]") + 1]
-    try:
-        with warnings.catch_warnings():
-            # An unknown escape keeps its backslash; the user needs no warning.
-            warnings.simplefilter("ignore")
-            entries = ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        try:
-            entries = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ValueError("the judge's answer is not a JSON list") from None
+    entries = read_list(answer)
     if not all(isinstance(entry, Mapping) for entry in entries):
         raise ValueError("the judge's answer is not a list of objects")
     return entries

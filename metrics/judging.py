@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import math
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..adapters import Judge, Judgement, JudgeRequest, JudgeToken
+from ..adapters import ImageHandle, Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError, require_counts
 from .contract import PARSEABLE, Context, Metric, require_choice
 
@@ -127,6 +131,112 @@ def ask_until_read(
     return failures, waiting
 
 
+@dataclass(frozen=True)
+class JudgeQuestion:
+    """A question to a judge that draws its answers.
+
+    Attributes:
+        prompt: The prompt.
+        read: Returns what an answer says, and raises ``ValueError`` for one that cannot be used.
+        temperature: The temperature at which it is drawn; 0 for the likeliest.
+        image: The image that it is about.
+        number: Distinguishes questions that are repeated.
+        system: The system prompt; None is the judge's own.
+    """
+
+    prompt: str
+    read: Callable[[str], Any]
+    temperature: float
+    image: ImageHandle | None = None
+    number: int = 0
+    system: str | None = None
+
+
+def ask_each(
+    questions: Sequence[JudgeQuestion], context: Context, tries: int, seed: int, max_tokens: int, repeated: int = 1
+) -> list[tuple[Any, str] | str]:
+    """Return what each answer says, with the remark on its image; or why there is none.
+
+    Args:
+        questions: The questions.
+        context: Cache, progress, judge.
+        tries: Maximum number of requests for an answer; each draws with another seed.
+        seed: The first seed.
+        max_tokens: Tokens that an answer may have.
+        repeated: How many answers to a question there may be: one more than the highest ``number``.
+
+    Raises:
+        MetricError: The context has no judge.
+        AdapterError: The judge failed as a whole.
+    """
+    results: dict[int, tuple[Any, str] | str] = {}
+
+    def request(place: int, attempt: int) -> JudgeRequest:
+        question = questions[place]
+        decoding = {"temperature": question.temperature, "seed": seed + attempt * repeated + question.number}
+        return JudgeRequest(question.prompt, question.image, max_tokens, system=question.system, decoding=decoding)
+
+    def read(place: int, answer: Judgement) -> bool:
+        try:
+            results[place] = questions[place].read(answer.text), answer.remark
+        except ValueError as error:
+            results[place] = f"{error} ({tries} tries): {quoted(answer.text)}"
+        return not isinstance(results[place], str)
+
+    failures, _ = ask_until_read(range(len(questions)), request, context, tries, read)
+    results |= failures
+    return [results[place] for place in range(len(questions))]
+
+
+MOST_CHARACTERS = 100_000
+"""An answer that is longer is not read."""
+
+_FENCE = "```"
+
+
+def read_list(answer: str) -> list[Any]:
+    """Return the list of an answer: from its first bracket to its last, behind the last fence of JSON if it has one.
+
+    Raises:
+        ValueError: There is none.
+    """
+    value = _read_literal(answer, "[", "]")
+    if not isinstance(value, list):
+        raise ValueError("the judge's answer is not a JSON list")
+    return value
+
+
+def read_object(answer: str) -> dict[Any, Any]:
+    """Return the object of an answer: from its first brace to its last, as of :func:`read_list`.
+
+    Raises:
+        ValueError: There is none.
+    """
+    value = _read_literal(answer, "{", "}")
+    if not isinstance(value, dict):
+        raise ValueError("the judge's answer is not a JSON object")
+    return value
+
+
+def _read_literal(answer: str, opening: str, closing: str) -> Any:
+    """Return what stands between two marks: a literal of Python, or JSON; None where it is neither."""
+    if len(answer) > MOST_CHARACTERS:
+        raise ValueError("the judge's answer is too long")
+    _, fence, part = answer.rpartition(f"{_FENCE}json")
+    part = part.split(_FENCE)[0] if fence else part
+    text = part[part.find(opening) : part.rfind(closing) + 1]
+    try:
+        with warnings.catch_warnings():
+            # An unknown escape keeps its backslash; the user needs no warning.
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+
 def quoted(answer: str) -> str:
     """Return how an answer that cannot be used begins, on one line."""
     start = " ".join(answer.split())
@@ -141,6 +251,19 @@ def require_tries(max_tokens: int, tries: int, on_failure: str) -> None:
     """
     require_counts(ValueError, max_tokens=max_tokens, tries=tries)
     require_choice("on_failure", on_failure, ("fail", "zero"))
+
+
+def require_drawing(seed: int, *temperatures: float) -> None:
+    """Raise where answers cannot be drawn so.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"'seed' must be a whole number of at least 0, not {seed!r}")
+    for number in temperatures:
+        if not isinstance(number, int | float) or not 0 <= number < math.inf:
+            raise ValueError(f"temperatures must be finite numbers of at least 0, not {number!r}")
 
 
 def require_judge(context: Context) -> Judge:

@@ -19,7 +19,6 @@ from capbench.cli.main import main
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.dcscore import (
-    MOST_CHARACTERS,
     PARTS,
     CaptionFact,
     DcScore,
@@ -32,6 +31,7 @@ from capbench.metrics.dcscore import (
 )
 from capbench.metrics.dcscore import listed as listed_facts
 from capbench.metrics.golden import read_golden
+from capbench.metrics.judging import MOST_CHARACTERS
 
 GOLDEN: dict[str, Any] = read_golden("dcscore")
 IMAGE = ImageHandle(noise_png(0))

@@ -1,0 +1,192 @@
+"""VDCscore: a judge answers questions about a video from its caption, and compares the answers with the right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from ..errors import require_counts
+from .contract import PARSEABLE, Context, Metric, labelled, require_choice
+from .items import Items, Scores
+from .judging import JudgeQuestion, ask_each, fill, read_object, require_drawing
+
+# Released with AuroraCap, and needed word for word: another prompt is another metric. See NOTICE.
+ANSWER_SYSTEM = (
+    "You are an intelligent chatbot designed for providing accurate answers to questions related to the content based "
+    "on a detailed description of a video or image.Here's how you can accomplish the task:------##INSTRUCTIONS: "
+    "- Read the detailed description carefully.\n"
+    "- Answer the question only based on the detailed description.\n"
+    "- The answer should be a short sentence or phrase.\n"
+)
+ANSWER = (
+    "Please provide accurate answers to questions related to the content based on a detailed description of a video or "
+    "image:\n\ndetailed description: {caption}, question: {question}DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR "
+    "EXPLANATION. Only provide short but accurate answer."
+)
+"""For the answer to a question from the caption alone."""
+
+COMPARE_SYSTEM = (
+    "You are an intelligent chatbot designed for evaluating the correctness of generative outputs for question-answer "
+    "pairs. Your task is to compare the predicted answer with the correct answer and determine if they match "
+    "meaningfully. Here's how you can accomplish the task:------##INSTRUCTIONS: "
+    "- Focus on the meaningful match between the predicted answer and the correct answer.\n"
+    "- Consider synonyms or paraphrases as valid matches.\n"
+    "- Evaluate the correctness of the prediction compared to the answer."
+)
+COMPARE = (
+    "Please evaluate the following video-based question-answer pair:\n\n"
+    "Question: {question}\n"
+    "Correct Answer: {answer}\n"
+    "Predicted Answer: {predicted}\n\n"
+    "Provide your evaluation only as a yes/no and score where the score is an integer value between 0 and 5, with 5 "
+    "indicating the highest meaningful match. "
+    "Please generate the response in the form of a Python dictionary string with keys 'pred' and 'score', where value "
+    "of 'pred' is  a string of 'yes' or 'no' and value of 'score' is in INTEGER, not STRING."
+    "DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR EXPLANATION. Only provide the Python dictionary string. "
+    "For example, your response should look like this: {'pred': 'yes', 'score': 4.8}."
+)
+"""For whether that answer is right."""
+
+HIGHEST = 5.0
+"""The best score of the released scale."""
+_PARTS: tuple[str, ...] = ("score", "accuracy", "questions")
+_Said = TypeVar("_Said")
+
+
+class _Vdc(Metric):
+    """The computation that both metrics share through the cache.
+
+    The references are questions about the video, each with its answer on the next line. A judge answers each from the
+    caption alone; then it says whether that answer matches the right one, and how well. A caption has the means over
+    its questions.
+
+    Released code sets no temperature, so that the server's default counts (1 of SGLang); here each answer is drawn with
+    a seed and stored. A verdict that cannot be used is requested again, up to ``tries`` times; then the caption has no
+    value, and the reason is counted. An empty caption is asked about as any other.
+
+    ``Scores.parts``: ``score [n]``, 0 to 5; ``accuracy [n]``, 0 to 1; ``questions [n]``, how many there are.
+
+    Args:
+        zeros: A caption whose score or accuracy is 0 counts (``count``, as in lmms-eval), or has no value
+            (``leave_out``, as in AuroraCap's ``process_vdc_result.py``, which raises the mean).
+        tries: Maximum number of requests for a verdict.
+        temperature: That of answers and verdicts.
+        seed: The first seed of them.
+        max_tokens: Tokens that each may have.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    longest_caption = PARSEABLE
+    needs = frozenset({"references", "judge"})
+    source = (
+        "Chai et al., ICLR 2025 (AuroraCap, arXiv:2410.03051); post_eval/process_vdc_result.py of "
+        "github.com/rese1f/aurora (2bf68d5)"
+    )
+    _of: str
+
+    def __init__(
+        self,
+        zeros: Literal["count", "leave_out"] = "count",
+        tries: int = 5,
+        temperature: float = 1.0,
+        seed: int = 0,
+        max_tokens: int = 256,
+    ) -> None:
+        require_choice("zeros", zeros, ("count", "leave_out"))
+        require_counts(ValueError, tries=tries, max_tokens=max_tokens)
+        require_drawing(seed, temperature)
+        self.zeros = zeros
+        self.tries = tries
+        self.temperature = temperature
+        self.seed = seed
+        self.max_tokens = max_tokens
+        self.label = labelled(self, ["0 left out"] * (zeros == "leave_out"))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings."""
+        return self._settings()
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge.
+            AdapterError: The judge failed as a whole.
+        """
+        failures: dict[int, str] = {}
+        asked: list[tuple[int, str, str]] = []
+        for item, references in enumerate(items.references):
+            pairs = [reference.partition("\n") for reference in references]
+            if pairs and all(right for *_, right in pairs):
+                asked += [(item, question, right) for question, _, right in pairs]
+            else:
+                failures[item] = "its references are not questions, each with its answer on the next line"
+        prompts = [fill(ANSWER, caption=items.candidates[item], question=question) for item, question, _ in asked]
+        compared: list[tuple[int, str]] = []
+        for (item, question, right), answer in zip(
+            asked, self._ask(ANSWER_SYSTEM, prompts, str.strip, context), strict=True
+        ):
+            if isinstance(answer, str):
+                failures[item] = f"answers: {answer}"
+            else:
+                compared.append((item, fill(COMPARE, question=question, answer=right, predicted=answer[0])))
+        verdicts: dict[int, list[tuple[float, float]]] = {}
+        read = self._ask(COMPARE_SYSTEM, [prompt for _, prompt in compared], read_verdict, context)
+        for (item, _), verdict in zip(compared, read, strict=True):
+            if isinstance(verdict, str):
+                failures.setdefault(item, f"verdicts: {verdict}")
+            else:
+                verdicts.setdefault(item, []).append(verdict[0])
+        parts = np.full((len(items), len(_PARTS)), np.nan)
+        for item, of_item in verdicts.items():
+            score, accuracy = np.mean(of_item, axis=0).tolist()
+            if self.zeros == "leave_out" and not (score and accuracy):
+                failures.setdefault(item, "its score or its accuracy is 0, which 'zeros' leaves out")
+            if item not in failures:
+                parts[item] = score, accuracy, len(of_item)
+        named = dict(zip(_PARTS, parts.T.copy(), strict=True))
+        return Scores(named[self._of], named, failures)
+
+    def _ask(
+        self, system: str, prompts: Sequence[str], read: Callable[[str], _Said], context: Context
+    ) -> list[tuple[_Said, str] | str]:
+        questions = [JudgeQuestion(prompt, read, self.temperature, system=system) for prompt in prompts]
+        return ask_each(questions, context, self.tries, self.seed, self.max_tokens)
+
+
+class VdcScore(_Vdc):
+    """How well answers from a caption alone match the right ones, 0 to 5 (VDCscore).
+
+    The questions are those of VDC about the video: a caption that lacks what they ask for, or has it wrong, cannot
+    answer them. See ``VdcAccuracy`` for the share of right answers.
+    """
+
+    label = "VDCscore"
+    range = (0.0, HIGHEST)
+    _of = "score"
+
+
+class VdcAccuracy(_Vdc):
+    """The share of VDC's questions that a judge answers rightly from the caption alone; see ``VdcScore``."""
+
+    label = "VDC accuracy"
+    _of = "accuracy"
+
+
+def read_verdict(answer: str) -> tuple[float, float]:
+    """Return the score of a verdict, 0 to 5, and 1 for a right answer or 0 for a wrong one.
+
+    Raises:
+        ValueError: It has none.
+    """
+    verdict = read_object(answer)
+    score, said = verdict.get("score"), str(verdict.get("pred")).strip().lower()
+    if said not in ("yes", "no"):
+        raise ValueError("the judge's verdict has no 'pred' of yes or no")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= HIGHEST:
+        raise ValueError("the judge's verdict has no 'score' between 0 and 5")
+    return float(score), float(said == "yes")

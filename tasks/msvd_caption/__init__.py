@@ -1,0 +1,1 @@
+"""MSVD: captions of short videos, some forty a video."""

@@ -1,0 +1,1 @@
+"""VDC: detailed captions of videos, by questions that a judge answers from them."""
