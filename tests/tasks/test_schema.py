@@ -71,6 +71,12 @@ def test_metric_entry_without_a_metric_says_so(write_task: WriteTask):
     [
         ("scale: much\n", "scale", "scale: Input should be a valid number"),
         ("checks: {rows: many}\n", "checks", "checks.rows: Input should be a valid integer"),
+        (
+            "video_frames: {count: 0}\n",
+            "video_frames",
+            "video_frames.count: Input should be greater than or equal to 1",
+        ),
+        ("video_frames: {fps: 1}\n", "video_frames", "key 'video_frames.count' is missing"),
         ("process_docs: {reference: os.system, folder: /}\n", "process_docs", "process_docs: expected '!function"),
         (
             "doc_to_image: 5\n",
@@ -93,6 +99,9 @@ def test_fingerprint_is_that_of_the_numbers_not_of_names_and_texts(make_task: Ca
     assert make_task(doc_to_text="Describe it.").fingerprint() != plain
     assert make_task(generation_kwargs={"max_new_tokens": 5}).fingerprint() != plain
     assert make_task(metadata={"version": 2.0}).fingerprint() != plain
+    frames = make_task(video_frames={"count": 8}).fingerprint()
+    assert frames == {**plain, "video_frames": {"count": 8, "fps": None}}
+    assert make_task(video_frames={"count": 8, "fps": 2}).fingerprint() != frames
 
 
 def test_fingerprint_changes_when_the_reader_changes(make_task: Callable[..., TaskConfig], write: Callable[..., Path]):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import capbench
-from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
+from capbench.adapters import Caption, Captioned, Captioner, CaptionRequest, FrameSampling, ImageHandle, VideoHandle
 from capbench.benchmarks.inputs import asking
 from capbench.benchmarks.inputs.asking import answers, merged
 from capbench.benchmarks.inputs.failures import Failure, Stage, outcome, summarise
@@ -141,6 +141,21 @@ def test_keys_of_older_stores_are_known(tmp_path: Path):
 
     assert model.batches == []
     assert captioned.captions == dict.fromkeys(range(4), Caption("known"))
+
+
+def test_caption_of_a_video_is_kept_for_its_frames(tmp_path: Path):
+    video = tmp_path / "1.mp4"
+    video.write_bytes(b"frames")
+    shown = [
+        request(1, pixels=VideoHandle(video), sampling=FrameSampling(4)),
+        request(1, pixels=VideoHandle(video), sampling=FrameSampling(4, fps=1)),
+        request(1, pixels=VideoHandle(video, (0, 1, 2)), sampling=FrameSampling(4)),
+    ]
+    model = Model()
+    with Store(tmp_path / "store.sqlite") as store:
+        for other in [*shown, *shown]:
+            merged(answers(model, [other], store))
+    assert len(model.batches) == len(shown)
 
 
 def test_captions_that_are_not_worth_keeping_are_neither_looked_up_nor_kept_nor_hashed(tmp_path: Path):

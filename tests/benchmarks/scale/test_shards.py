@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from capbench.adapters import Caption, Captioned, CaptionRequest, ImageHandle, VideoHandle
+from capbench.adapters import Caption, Captioned, CaptionRequest, FrameSampling, ImageHandle, VideoHandle
 from capbench.benchmarks.inputs.images import ImageFinder, LateImage
 from capbench.benchmarks.inputs.models import ModelFacts
 from capbench.benchmarks.running.scoring import MetricScores
@@ -114,6 +114,7 @@ requests = st.builds(
     st.dictionaries(texts, st.integers() | st.booleans() | texts, max_size=2),
     st.booleans(),
     st.none() | images | videos,
+    st.builds(FrameSampling, st.integers(1, 9), st.none() | st.floats(0.1, 9)),
 )
 
 
