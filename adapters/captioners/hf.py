@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...errors import AdapterError, BenchError, require_counts
 from ...hub import unreachable
-from ..chat.messages import conversation, image_of, own_sampling
+from ..chat.messages import conversation, image_of
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding import decoder_of
@@ -28,7 +28,7 @@ from ..images.handles import ImageHandle, VideoHandle
 from ..images.pipeline import default_workers, read_ahead
 from ..images.reading import UnreadableImage, image_size, read_image, turned
 from ..images.transforms import Framing, squared
-from ..images.video import SampledVideo, sample_frames
+from ..images.video import SampledVideo, own_sampling, sample_frames
 from ..peft_weights import peft_checkpoint
 from .hf_source import find_captioner, load_captioner, load_processor
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import AdapterError, require_counts
+from ...errors import AdapterError
 from ..contracts import CaptionRequest
 from ..images.handles import FrameSampling, ImageHandle, VideoHandle, as_png
 from ..images.reading import UnreadableImage, read_bytes, read_image
@@ -104,20 +104,6 @@ def shown_images(request: CaptionRequest, own: FrameSampling | None) -> list[Ima
         return [ImageHandle(as_png(frame)) for frame in sample_frames(request.pixels, own or request.sampling).frames]
     image = image_of(request)
     return [] if image is None else [image]
-
-
-def own_sampling(frames: int | None, fps: float | None) -> FrameSampling | None:
-    """Return which frames a captioner shows by its own arguments; None where it has none.
-
-    Raises:
-        AdapterError: A number is not above 0, or there is no most to ``fps``.
-    """
-    require_counts(AdapterError, frames=frames)
-    if frames is None and fps is None:
-        return None
-    if frames is None or not (fps is None or (isinstance(fps, int | float) and fps > 0)):
-        raise AdapterError(f"fps={fps}, frames={frames}: 'fps' is above 0, and 'frames' the most that there may be.")
-    return FrameSampling(frames, fps)
 
 
 _LIMITS = ("max_new_tokens", "max_gen_toks", "max_tokens")

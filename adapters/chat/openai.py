@@ -9,8 +9,9 @@ from typing import Any
 
 from ...errors import AdapterError
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, Judge, Judged, Judgement, JudgeRequest
+from ..images.video import own_sampling
 from .client import ChatClient, ChatRequest, UnusableAnswer
-from .messages import chat_messages, own_sampling, sampling_settings, shown_images
+from .messages import chat_messages, sampling_settings, shown_images
 
 _TOP_LOGPROBS = 20
 """Number of probabilities to request at each place: the API's maximum."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from ...errors import AdapterError, extra
+from ...errors import AdapterError, extra, require_counts
 from ...paths import is_file
 from .handles import FrameSampling, VideoHandle
 from .reading import UnreadableImage
@@ -126,6 +126,20 @@ class SampledVideo:
     places: list[int]
     total: int
     rate: float | None
+
+
+def own_sampling(frames: int | None, fps: float | None) -> FrameSampling | None:
+    """Return which frames a captioner shows by its own arguments; None where it has none.
+
+    Raises:
+        AdapterError: A number is not above 0, or there is no most to ``fps``.
+    """
+    require_counts(AdapterError, frames=frames)
+    if frames is None and fps is None:
+        return None
+    if frames is None or not (fps is None or (isinstance(fps, int | float) and fps > 0)):
+        raise AdapterError(f"fps={fps}, frames={frames}: 'fps' is above 0, and 'frames' the most that there may be.")
+    return FrameSampling(frames, fps)
 
 
 def sample_frames(handle: VideoHandle, sampling: FrameSampling) -> SampledVideo:
