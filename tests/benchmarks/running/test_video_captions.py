@@ -95,12 +95,12 @@ def test_dream_1k_is_f1_of_events_that_a_judge_finds_entailed(tmp_path: Path, ti
             entries = [{"event": event, "relationship": name} for event, name in zip(of_other, classes, strict=True)]
             answers[fill(RELATE, description=text, events=str(of_other))] = json.dumps({"events": entries})
     done = run("dream_1k", tmp_path, tiny_qwen2_vl, *recorded(tmp_path, answers))
-    found = values(done)
-    assert [found["autodq", name] for name in ("youtube", "videvo")] == [0.75, 0]
+    by_metric = values(done)
+    assert [by_metric["autodq", name] for name in ("youtube", "videvo")] == [0.75, 0]
     precision, recall = (2 / 2 + 1 / 2 + 0) / 3, (1 / 2 + 2 / 2 + 0) / 3
-    assert found["autodq_precision", ""] == pytest.approx(precision)
-    assert found["autodq_recall", ""] == pytest.approx(recall)
-    assert found["autodq", ""] == pytest.approx(2 * precision * recall / (precision + recall))
+    assert by_metric["autodq_precision", ""] == pytest.approx(precision)
+    assert by_metric["autodq_recall", ""] == pytest.approx(recall)
+    assert by_metric["autodq", ""] == pytest.approx(2 * precision * recall / (precision + recall))
     (missing,) = done.record.failures
     assert (missing["samples"], missing["count"]) == (["4"], 1)
     assert "4.mp4: there is no such file" in missing["reason"]
@@ -124,9 +124,9 @@ def test_vdc_is_the_share_of_questions_that_a_judge_answers_from_the_caption(tmp
             answers[f"{ANSWER_SYSTEM}\n\n{answered}"] = said
             compared = fill(COMPARE, question=question, answer=right, predicted=said)
             answers[f"{COMPARE_SYSTEM}\n\n{compared}"] = f"{{'pred': '{match}', 'score': {score}}}"
-    found = values(run("vdc_short", tmp_path, tiny_qwen2_vl, *recorded(tmp_path, answers)))
-    assert found["vdc_accuracy", ""] == (1 / 2 + 1) / 2
-    assert found["vdcscore", ""] == ((5 + 1) / 2 + 4) / 2
+    by_metric = values(run("vdc_short", tmp_path, tiny_qwen2_vl, *recorded(tmp_path, answers)))
+    assert by_metric["vdc_accuracy", ""] == (1 / 2 + 1) / 2
+    assert by_metric["vdcscore", ""] == ((5 + 1) / 2 + 4) / 2
 
 
 def test_msvd_and_vatex_are_scored_with_the_captions_of_people(tmp_path: Path, tiny_qwen2_vl: Path):
