@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import AdapterError, BenchError
@@ -109,20 +109,6 @@ class BatchSize:
                 continue
             yield batch, result
             start = stop
-
-
-def grouped(things: Iterable[_Input], size: Callable[[_Input], int], most: int) -> Iterator[list[_Input]]:
-    """Yield neighbours in groups whose sizes add up to no more than ``most``; what is larger is a group alone."""
-    group: list[_Input] = []
-    total = 0
-    for thing in things:
-        if group and total + size(thing) > most:
-            yield group
-            group, total = [], 0
-        group.append(thing)
-        total += size(thing)
-    if group:
-        yield group
 
 
 def _unless_too_large(work: Callable[[Sequence[_Input]], _Result], batch: Sequence[_Input]) -> _Result | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..adapters.devices import BatchSize, find_device, grouped
+from ..adapters.devices import BatchSize, find_device
 from ..adapters.encoders.clip_tokens import reserved_positions
+from ..batches import grouped
 from ..downloads import Resource
 from ..errors import MetricError, require_counts
 from .contract import Context, Metric, kept, require_choice

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..adapters import ImageHandle
-from ..adapters.devices import grouped
+from ..batches import grouped
 from ..errors import require_counts
 from ..progress import unheard
 from .contract import Context, Metric, Need, images_of, kept, require_choice

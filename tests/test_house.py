@@ -24,7 +24,7 @@ FLOORS = (
     ("errors",),
     ("permissions",),
     ("boundary",),
-    ("access", "arrow", "atomic_files", "hub", "paths", "progress", "registry", "rows"),
+    ("access", "arrow", "atomic_files", "batches", "hub", "paths", "progress", "registry", "rows"),
     ("downloads",),
     ("adapters", "tasks"),
     ("adapters.shapes",),
@@ -318,7 +318,7 @@ ROWS = [{"candidate": "a dog runs", "references": ["a dog is running", "the dog 
 @pytest.mark.parametrize(
     ("call", "functions", "files"),
     [
-        (lambda: capbench.score(ROWS, metrics=["cider"]), 78, 20),
+        (lambda: capbench.score(ROWS, metrics=["cider"]), 80, 20),
         (lambda: capbench.evaluate("iiw-p5b", ["iiw_400"], metrics=["cider"], output_path=None), 448, 57),
     ],
     ids=["score of two rows", "evaluate of a small task"],

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ...batches import grouped
 from ...errors import AdapterError
-from ..devices import grouped
 from .handles import ImageHandle
 from .jpeg_header import plain_jpeg
 from .reading import UnreadableImage, check_size, crop_of, is_fill, orientation_remarks, read_bytes, read_image

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..devices import PRECISIONS, find_device, grouped, require_known, torch_dtype
+from ...batches import grouped
+from ..devices import PRECISIONS, find_device, require_known, torch_dtype
 from ..hf_checkpoint import HfModel
 from ..images.handles import Box, ImageHandle
 from ..images.reading import UnreadableImage, read_bytes, read_image

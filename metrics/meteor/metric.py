@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...adapters.devices import grouped
+from ...batches import grouped
 from ...downloads import Resource
 from ...errors import MetricError
 from ..contract import PARSEABLE, Context, kept

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ....adapters.devices import grouped
+from ....batches import grouped
 from ....metrics import Items
 from ....progress import ShardProgress
 from ...inputs.encoding import AnyEncoded, EncodedItems, ScoredItems, encode_items
