@@ -115,8 +115,7 @@ class Influence:
             return Interval(None, None, None, 0, reason, "influence")
         stderr, caution = self.stderr, caution_of(self.images)
         if is_share:
-            low, high = wilson(self.value, stderr, self.images, level)
-            return Interval(low, high, stderr, 0, method="wilson", caution=caution)
+            return wilson(self.value, stderr, self.images, level)
         width = t_quantile(level, self.images)
         low, high = self.value - width * stderr, self.value + width * stderr
         slope = 1 - self.value**2

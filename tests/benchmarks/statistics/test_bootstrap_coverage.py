@@ -55,11 +55,19 @@ def test_wilsons_interval_counts_effective_observations():
     share, observations = 0.9, 40
     stderr = math.sqrt(share * (1 - share) / observations)
     textbook = stats.binomtest(36, observations).proportion_ci(method="wilson")
-    assert wilson(share, stderr, 10**9, 0.95) == pytest.approx((textbook.low, textbook.high), abs=1e-6)
+    assert wilson(share, stderr, 10**9, 0.95).ends == pytest.approx((textbook.low, textbook.high), abs=1e-6)
     # Twice the standard error, as of rows of an image that are all alike, are a quarter of the observations.
-    assert wilson(share, 2 * stderr, 10**9, 0.95) == pytest.approx(
+    assert wilson(share, 2 * stderr, 10**9, 0.95).ends == pytest.approx(
         tuple(stats.binomtest(9, 10).proportion_ci(method="wilson")), abs=1e-6
     )
+
+
+@pytest.mark.parametrize(("wrong", "is_coarse"), [(0, True), (3, True), (4, False)])
+def test_a_share_of_few_errors_has_a_caution(wrong: int, is_coarse: bool):
+    right = np.ones(100)
+    right[:wrong] = 0.0
+    influence = Influence(float(right.mean()), (right - right.mean()) / 100)
+    assert bool(influence.interval(is_share=True).caution) == is_coarse
 
 
 def test_shares_near_one_are_covered():
