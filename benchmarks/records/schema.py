@@ -30,7 +30,7 @@ def schema_text() -> str:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "capbench run record (run.json), schema version 1",
     }
-    return json.dumps(head | {**schema, **head}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(head | {**schema, **head}, indent=2) + "\n"
 
 
 @cache

@@ -121,9 +121,7 @@ def run(
 
 def _reads_images(plan: PlannedRun) -> bool:
     """Return whether the protocol, a metric or a captioner reads images."""
-    spec = plan.captioner
-    writes = spec is not None and getattr(spec.build, "keep", True)
-    return plan.looks_at_images or writes
+    return plan.looks_at_images or (plan.captioner is not None and not plan.captioner.is_recorded)
 
 
 def prepare(
@@ -149,8 +147,7 @@ def prepare(
         DataError: The data is missing or wrong.
     """
     documents = load_documents(plan.task, plan.path, locations)
-    asks = plan.captioner is not None and not plan.captioner.is_recorded
-    shard = SHARD_OF_IMAGES if asks or plan.looks_at_images else SHARD
+    shard = SHARD_OF_IMAGES if _reads_images(plan) else SHARD
     scores_pairs = plan.encoder is not None and plan.encoder.family == PAIRWISE
     return Job(
         plan.task,

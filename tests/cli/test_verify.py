@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,8 @@ def test_value_that_the_run_could_not_compute_is_missing_with_its_reason(bench, 
     image.rename(tmp_path / "away.png")
     run = ("run", "--task", "small", *arguments[-2:], "--model", "shapes-clip", "--bootstrap", 0)
     bench(*run, "--metrics", "clip_s")
+    # What fails here as it did in the run is no difference.
+    assert again(bench(*arguments)) == ({"shapes-clip": "the same"}, {"clip_s": 0.0})
     (tmp_path / "away.png").rename(image)
     done = bench(*arguments)
     runs, metrics = again(done)
@@ -391,8 +394,11 @@ def test_tiny_encoders_compute_what_released_code_printed(only):
 
 @pytest.mark.costly
 def test_given_graphs_score_as_released_code_scored_them(only):
-    (outcome,) = check_parity(only("SPICE and soft-SPICE of graphs"))
-    assert (outcome.verdict, outcome.reason, outcome.compared) == ("ok", "", 6 * 76)
+    parts = only(
+        "SPICE and soft-SPICE of graphs", "CAPTURE and its parts", "WordNet's lemmas and synonyms", "BERTScore"
+    )
+    outcomes = [(outcome.verdict, outcome.reason, outcome.compared) for outcome in check_parity(parts)]
+    assert outcomes == [("ok", "", 6 * 76), ("ok", "", 10 * 20), ("ok", "", 44), ("ok", "", 3 * 7)]
 
 
 def test_other_golden_value_differs_by_so_much_and_the_exit_code_is_1(bench, monkeypatch: pytest.MonkeyPatch, only):
@@ -453,6 +459,12 @@ def test_component_without_the_golden_values_differs_and_costs_no_other(compute,
     first, second = check_parity([Component("bad", "y", 1e-3, compute), good])
     assert (first.verdict, first.compared, first.largest, first.reason) == ("differs", compared, largest, reason)
     assert second.verdict == "ok"
+
+
+def test_tolerances_are_as_small_as_rounding_allows():
+    tolerances = Counter(component.tolerance for component in parity.all_components())
+    # Words and ids; coefficients; scores of texts; what models compute; levels of pixels.
+    assert tolerances == {0: 3, 1e-12: 4, 1e-9: 8, 1e-5: 10, 0.01: 1}
 
 
 def test_progress_goes_from_nothing_to_all(only):

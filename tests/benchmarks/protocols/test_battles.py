@@ -108,6 +108,9 @@ def test_agreement_is_given_with_ties_and_without(run, tmp_path: Path):
     done = run(rows, {"output_path": tmp_path / "runs"}, protocol=QUICK, scale=100, published=published)
     printed = {key: number.printed for key, number in done.record.published.items() if "with_ties" in key}
     assert printed == {"length.accuracy_with_ties": ".585", "judge.accuracy_with_ties": ".683"}
+    # A part of the data, or other data, has no published values.
+    for settings, checks in (({"limit": 40}, {}), ({"skip_checks": True}, {"checks": {"documents": 7}})):
+        assert run(rows, settings, protocol=QUICK, published=published, **checks).record.published == {}
     # A value of all categories is that of the paper only where the categories are.
     assert run(rows, protocol=QUICK, published={**table, "categories": ["level 1"]}).record.published == {}
     # Strengths are never percentages, but agreement may be.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -101,6 +102,7 @@ def test_record_has_no_nan_and_follows_its_schema(folder: Path):
     jsonschema.validate(record, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
     assert record["configs"]["small"]["metadata"] == {"version": 1.0, "published": "2024-05-01", "weight": "nan"}
     assert record["fingerprint_parts"]["metrics"]["picky"]["threshold"] == 1
+    assert "intervals" not in record["fingerprint_parts"]["settings"]
     assert record["results"]["small"]["broken.kendall_b,none"] is None
 
 
@@ -195,6 +197,14 @@ def test_changed_value_is_noticed_by_the_checksum(folder: Path, keys: tuple[str,
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = value
+    assert verify(record) == "its checksum does not match its content"
+
+
+def test_number_that_json_does_not_have_is_noticed_even_under_its_checksum(folder: Path):
+    record = json.loads(written(run(folder))) | {"added": math.inf}
+    del record["checksum"]
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    record["checksum"] = hashlib.sha256(text.encode()).hexdigest()
     assert verify(record) == "its checksum does not match its content"
 
 

@@ -122,6 +122,12 @@ def test_bins_of_scores_that_differ_in_the_last_bits_have_a_width():
     assert np.all(np.diff(edges) > 0)
 
 
+@pytest.mark.parametrize(("score", "margin"), [(2.0, 0.5), (1e9, 1e3), (-1e9, 1e3)])
+def test_bins_of_equal_scores_lie_around_them(score: float, margin: float):
+    edges = of_captions([score, score])["m"]["edges"]
+    assert (edges[0], edges[-1]) == pytest.approx((score - margin, score + margin), rel=1e-12)
+
+
 def test_caption_counts_once_a_rating_and_a_rater_who_gave_none_does_not_count():
     histogram = of_captions([0.0, 1.0, 1.0], [[1.0, 3.0], [3.0, math.nan, 3.0], [2.0]])["m"]
     assert histogram["by_rating"]["ratings"] == [1.0, 2.0, 3.0]

@@ -235,6 +235,16 @@ def test_caption_that_a_metric_cannot_score_is_left_out_of_its_mean(user_metrics
     assert table.system == {"half_fails": None}
 
 
+@pytest.mark.parametrize("result", [Scores(np.ones(1)), [1.0, 1.0]], ids=["too few", "no Scores"])
+def test_metric_that_does_not_return_the_score_of_each_caption_fails(
+    user_metrics, monkeypatch: pytest.MonkeyPatch, result: Any
+):
+    monkeypatch.setattr(HalfFails, "score", lambda *_: result)
+    table = capbench.score(ROWS, ["half_fails", "length"])
+    assert (table.system["half_fails"], table.system["length"]) == (None, 2.5)
+    assert "score() did not return Scores with one value an item" in table.metric_errors["half_fails"]
+
+
 @pytest.mark.parametrize("names", ["median", "median,rank", "rank,picky"])
 def test_values_of_repeated_rows_are_the_same_whatever_the_shards(monkeypatch: pytest.MonkeyPatch, names: str):
     for name, metric in (("median", LongestOf), ("rank", RankOf), ("picky", Picky)):
