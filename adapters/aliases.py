@@ -2,7 +2,8 @@
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
 ``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
-that its weights come from), ``fetch`` (files that no hub has, for ``bench fetch``; keys of a ``FileSource``) and, all
+that its weights come from, ``pretrained`` if that is a hub id), ``code`` (``own`` where only code of the model's own
+repository runs it), ``fetch`` (files that no hub has, for ``bench fetch``; keys of a ``FileSource``) and, all
 others, the adapter's arguments. One that begins with ``./`` is a file or
 folder next to the alias file. Models of open_clip are named by architecture and tag, as
 ``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner. ``--model ViT-B-32``, an
@@ -12,6 +13,7 @@ architecture of open_clip, takes any of its tags in ``pretrained``.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -40,6 +42,13 @@ _OF_FILES = ("captions", "pair_scores", "responses")
 _OF_LM_EVAL = {"hf-multimodal": "hf", "vllm-vlm": "vllm"}
 """Names of lm-eval's model classes to adapters."""
 
+OWN_CODE = (
+    "Run it by --model lmms or vllm, or with its own code, and serve captions (--model captions:FILE) or scores of an "
+    "encoder (--model pair_scores:FILE). --model_args trust_remote_code=true runs a captioner's own code, which can do "
+    "anything on this machine."
+)
+"""What to do with a model that only code of its own repository runs."""
+
 Role: TypeAlias = Literal["captioner", "encoder", "judge", "segmenter", "detector", "painter"]
 _KINDS: dict[Role, type[Adapter]] = {
     "encoder": Encoder,
@@ -61,6 +70,7 @@ class ModelSpec:
         description: A sentence.
         size: How many parameters it has, such as ``151M``.
         source: The hub id or address that its weights come from.
+        own_code: Whether only code of its own repository runs it.
         printed_as: Key of a paper to what its tables call metrics with this model behind them, by the metrics'
             labels; a metric that is left out has no number there.
         published_as: Key of a paper to what its tables call the model; several names where its tables differ.
@@ -74,6 +84,7 @@ class ModelSpec:
     description: str = ""
     size: str = ""
     source: str = ""
+    own_code: bool = False
     printed_as: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
     instance: Adapter | None = None
@@ -110,6 +121,8 @@ class ModelSpec:
         """
         if self.instance is not None:
             return
+        if self.own_code:
+            self._require_code()
         # Skip what needs the model's own code where that code does not run.
         build = adapters[self.adapter]
         if isinstance(build, type) and issubclass(build, Model) and (runs_code() or not self.runs_remote_code):
@@ -141,6 +154,8 @@ class ModelSpec:
         """
         if self.instance is not None:
             return self.instance
+        if self.own_code:
+            self._require_code()
         build = adapters[self.adapter]
         arguments = self._arguments_of(build)
         if self.runs_remote_code and not runs_code():
@@ -157,6 +172,10 @@ class ModelSpec:
                 f"--model {self.name}: adapter '{self.adapter}': {error}",
                 f"Its arguments: {', '.join(signature.parameters)}.",
             ) from error
+
+    def _require_code(self) -> None:
+        if not self.runs_remote_code:
+            raise AdapterError(f"{self.name}: only code of {self.source} runs it, and was not run.", OWN_CODE)
 
     def on(self, device: str) -> ModelSpec:
         """Return the model on a device, such as ``cpu``, if its adapter computes on one."""
@@ -232,7 +251,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         others = [str(arguments[key]) for key in ("architecture", "pretrained") if key in arguments]
         name = str(arguments.get("name") or " ".join([spec.name, *others]))
         if others:
-            spec = replace(spec, source="", fetch=None, printed_as={}, published_as={})
+            spec = replace(spec, source="", own_code=False, fetch=None, printed_as={}, published_as={})
         return _marked(replace(spec, name=name, arguments={**spec.arguments, **arguments}))
     if adapter := _adapter_of_folder(Path(model).expanduser()):
         return resolve_model(adapter, {"name": Path(model).name, "pretrained": model, **arguments})
@@ -329,13 +348,15 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
     published = {
         paper: [names] if isinstance(names, str) else names for paper, names in values.get("published_as", {}).items()
     }
-    described = {"description", "size", "source", "adapter", "printed_as", "published_as", "fetch"}
+    described = {"description", "size", "source", "adapter", "code", "printed_as", "published_as", "fetch"}
     fetched = values.get("fetch")
+    hub_id = pretrained if re.fullmatch(r"[\w-]+/[\w.-]+", pretrained := str(values.get("pretrained", ""))) else ""
     return ModelSpec(
         name,
         values["adapter"],
         {key: _beside(value, folder) for key, value in values.items() if key not in described},
-        *(str(values.get(key, "")) for key in ("description", "size", "source")),
+        *(str(values.get(key, default)) for key, default in (("description", ""), ("size", ""), ("source", hub_id))),
+        own_code=values.get("code") == "own",
         printed_as=values.get("printed_as", {}),
         published_as=published,
         fetch=FileSource.model_validate({"title": f"weights of {name}", **fetched}) if fetched else None,

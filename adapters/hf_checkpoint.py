@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import AdapterError
 from ..hub import asked_once, require_repository, unreachable
+from ..paths import checkpoint_folder
 from .checkpoint_identity import digest_of_files, hub_commit
 from .checkpoints import first_of, mismatch, remedy_of_folder
 from .contracts import Model
@@ -126,6 +127,22 @@ class HfSource:
 
         with self.reading(f"its {label}: "):
             return getattr(transformers, kind).from_pretrained(self.path, revision=self.revision, **settings)
+
+    def folder_of(self, peft: str) -> str:
+        """Return where adapter weights are that may be a folder of the checkpoint's own repository, by its name.
+
+        Raises:
+            AdapterError: They cannot be downloaded.
+        """
+        if Path(peft).name != peft or Path(peft).exists() or (checkpoint_folder() / peft).exists():
+            return peft
+        from huggingface_hub import snapshot_download
+
+        repository = self.folder
+        if repository is None:
+            with self.reading(f"peft={peft}: "):
+                repository = Path(snapshot_download(self.path, revision=self.revision, allow_patterns=f"{peft}/*"))
+        return str(repository / peft) if (repository / peft).is_dir() else peft
 
     @contextmanager
     def reading(self, label: str = "") -> Iterator[None]:

@@ -14,7 +14,8 @@ from .options import TASK, add_options, locations_of, print_table, tell
 _EPILOG = """\
 A list fits the terminal: the last column is cut, and some columns are left out. 'bench show NAME' describes a task,
 metric or model in full; '--format json' prints every column in full."""
-_LEFT_OUT = {"tasks": {"tags"}, "groups": {"about"}, "metrics": {"source"}, "models": {"adapter", "source"}}
+_LEFT_OUT = {"tasks": {"tags"}, "groups": {"about"}, "metrics": {"source"}, "models": {"adapter", "source", "code"}}
+_OWN = "own"
 _WIDTH = 100
 """Columns of a line where the output is no terminal."""
 _LEAST = 16
@@ -38,7 +39,11 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     elif rows:
-        print_table(_fitted(rows, _LEFT_OUT.get(options.what, set())), "plain")
+        left_out = _LEFT_OUT.get(options.what, set())
+        print_table(_fitted([row for row in rows if row.get("code") != _OWN], left_out), "plain")
+        if apart := [row for row in rows if row.get("code") == _OWN]:
+            print("\nOnly code of their own repositories runs these; 'bench show NAME' says what to do.\n")
+            print_table(_fitted(apart, left_out), "plain")
     else:
         print(f"there are no {options.what}")
     return 0
@@ -108,9 +113,13 @@ def _models(options: argparse.Namespace) -> list[dict[str, str]]:
     from ..adapters.aliases import ModelSpec, list_aliases
 
     captions = ModelSpec("captions:FILE", "captions", description="Captions recorded elsewhere.")
+    specs = (*list_aliases().values(), captions)
     return [
-        {"model": s.name, "adapter": s.adapter, "size": s.size, "source": s.source, "about": s.description}
-        for s in (*list_aliases().values(), captions)
+        {
+            **{"model": s.name, "adapter": s.adapter, "size": s.size, "source": s.source},
+            **{"code": _OWN if s.own_code else "", "about": s.description},
+        }
+        for s in specs
     ]
 
 

@@ -168,7 +168,7 @@ _WIDTH = 105
 def describe_registered(name: str) -> str | None:
     """Return what is registered under a name in words; None where nothing is."""
     from ..adapters import adapters
-    from ..adapters.aliases import list_aliases
+    from ..adapters.aliases import OWN_CODE, list_aliases
     from ..benchmarks.statistics import statistics
     from ..metrics import metrics
 
@@ -187,6 +187,7 @@ def describe_registered(name: str) -> str | None:
         return _described(f"{name}  (statistic, {statistic.label})", statistic, {"better": better}, {})
     if (model := list_aliases().get(name)) is not None:
         facts = {"model": model.description, "size": model.size, "source": model.source}
+        facts["code"] = f"That of its own repository. {OWN_CODE}" if model.own_code else ""
         return _described(f"{name}  (model, adapter {model.adapter})", adapters[model.adapter], facts, model.arguments)
     return _described(f"{name}  (adapter)", adapters[name], {}, {}) if name in adapters else None
 

@@ -22,7 +22,7 @@ USER: ASSISTANT: User: Assistant: system user assistant You are a helpful assist
 """
 _END_BIAS = 1.5
 """How much more often than by chance a caption ends; else almost none would."""
-_TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 """Sizes of a tower of vision or text."""
 
 LLAVA_TEMPLATE = (
@@ -68,10 +68,10 @@ def make_tiny_llava(folder: Path, seed: int = 0) -> Path:
         LlavaProcessor,
     )
 
-    tokenizer = _tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
+    tokenizer = tiny_tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
     config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**_TOWER, image_size=32, patch_size=8),
-        text_config=LlamaConfig(**_text_config(tokenizer)),
+        vision_config=CLIPVisionConfig(**TOWER, image_size=32, patch_size=8),
+        text_config=LlamaConfig(**text_config(tokenizer)),
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
     )
     processor = LlavaProcessor(
@@ -82,7 +82,7 @@ def make_tiny_llava(folder: Path, seed: int = 0) -> Path:
         num_additional_image_tokens=1,
         chat_template=LLAVA_TEMPLATE,
     )
-    return _save(LlavaForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(LlavaForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
@@ -96,10 +96,10 @@ def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
     )
 
     special = ["<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
-    tokenizer = _tokenizer("<|im_end|>", "<|endoftext|>", special)
+    tokenizer = tiny_tokenizer("<|im_end|>", "<|endoftext|>", special)
     ids = {name: tokenizer.convert_tokens_to_ids(f"<|{name}|>") for name in ("image_pad", "video_pad")}
     text = {
-        **_text_config(tokenizer),
+        **text_config(tokenizer),
         "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0},
     }
     config = Qwen2VLConfig(
@@ -121,18 +121,20 @@ def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
     processor = Qwen2VLProcessor(
         Qwen2VLImageProcessor(size=size), tokenizer, Qwen2VLVideoProcessor(size=size), chat_template=QWEN2_VL_TEMPLATE
     )
-    return _save(Qwen2VLForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(Qwen2VLForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_idefics(folder: Path, seed: int = 0) -> Path:
     """Write an IDEFICS: no chat template, the image before the text, cross-attention in place of image tokens."""
     from transformers import IdeficsConfig, IdeficsForVisionText2Text, IdeficsImageProcessor, IdeficsProcessor
 
-    tokenizer = _tokenizer("</s>", "<pad>", ["<image>", "<fake_token_around_image>", "<end_of_utterance>"], bos="<s>")
-    text = {name: value for name, value in _text_config(tokenizer).items() if name != "num_key_value_heads"}
-    config = IdeficsConfig(**text, cross_layer_interval=1, vision_config={**_TOWER, "image_size": 32, "patch_size": 8})
+    tokenizer = tiny_tokenizer(
+        "</s>", "<pad>", ["<image>", "<fake_token_around_image>", "<end_of_utterance>"], bos="<s>"
+    )
+    text = {name: value for name, value in text_config(tokenizer).items() if name != "num_key_value_heads"}
+    config = IdeficsConfig(**text, cross_layer_interval=1, vision_config={**TOWER, "image_size": 32, "patch_size": 8})
     processor = IdeficsProcessor(IdeficsImageProcessor(image_size=32), tokenizer, image_size=32)
-    return _save(IdeficsForVisionText2Text(config), processor, folder, seed)
+    return save_tiny(IdeficsForVisionText2Text(config), processor, folder, seed)
 
 
 def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
@@ -141,11 +143,11 @@ def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
 
     special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
     special += [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
-    tokenizer = _tokenizer("<end_of_utterance>", "<|im_end|>", special)
+    tokenizer = tiny_tokenizer("<end_of_utterance>", "<|im_end|>", special)
     config = Idefics3Config(
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_config={**_TOWER, "image_size": 32, "patch_size": 8},
-        text_config={"model_type": "llama", **_text_config(tokenizer)},
+        vision_config={**TOWER, "image_size": 32, "patch_size": 8},
+        text_config={"model_type": "llama", **text_config(tokenizer)},
         scale_factor=2,
         pad_token_id=tokenizer.pad_token_id,
     )
@@ -155,7 +157,7 @@ def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
         image_seq_len=4,
         chat_template=IDEFICS3_TEMPLATE,
     )
-    return _save(Idefics3ForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(Idefics3ForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_smolvlm(folder: Path, seed: int = 0) -> Path:
@@ -255,11 +257,11 @@ def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
     """Write a BLIP-2 on OPT: it captions an image without being asked, and has no chat template."""
     from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
 
-    tokenizer = _tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
-    text = {key: value for key, value in _text_config(tokenizer).items() if "intermediate" not in key}
+    tokenizer = tiny_tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
+    text = {key: value for key, value in text_config(tokenizer).items() if "intermediate" not in key}
     config = Blip2Config(
-        vision_config={**_TOWER, "image_size": 32, "patch_size": 8},
-        qformer_config={**_TOWER, "encoder_hidden_size": 32, "vocab_size": 50},
+        vision_config={**TOWER, "image_size": 32, "patch_size": 8},
+        qformer_config={**TOWER, "encoder_hidden_size": 32, "vocab_size": 50},
         text_config={
             **text,
             "model_type": "opt",
@@ -271,15 +273,15 @@ def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
     )
     processor = Blip2Processor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=4)
-    return _save(Blip2ForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(Blip2ForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_florence2(folder: Path, seed: int = 0) -> Path:
     """Write a Florence-2: encoder and decoder, asked by a task token."""
     from transformers import CLIPImageProcessor, Florence2Config, Florence2ForConditionalGeneration, Florence2Processor
 
-    tokenizer = _tokenizer("</s>", "<pad>", {"image_token": "<image>"}, bos="<s>")
-    text = {key: value for key, value in _text_config(tokenizer).items() if key.endswith(("_id", "vocab_size"))}
+    tokenizer = tiny_tokenizer("</s>", "<pad>", {"image_token": "<image>"}, bos="<s>")
+    text = {key: value for key, value in text_config(tokenizer).items() if key.endswith(("_id", "vocab_size"))}
     sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
     halves = {f"{half}_{key}": size for half in ("encoder", "decoder") for key, size in sizes.items()}
     start = {"decoder_start_token_id": tokenizer.eos_token_id, "forced_eos_token_id": None}
@@ -295,7 +297,7 @@ def make_tiny_florence2(folder: Path, seed: int = 0) -> Path:
     images.image_seq_length = 5
     model = Florence2ForConditionalGeneration(config)
     model.generation_config.decoder_start_token_id = tokenizer.eos_token_id
-    return _save(model, Florence2Processor(images, tokenizer), folder, seed)
+    return save_tiny(model, Florence2Processor(images, tokenizer), folder, seed)
 
 
 def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
@@ -311,11 +313,11 @@ def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
     )
 
     end = "<|endoftext|>"
-    tokenizer = _tokenizer(end, "<pad>", [], bos=end)
+    tokenizer = tiny_tokenizer(end, "<pad>", [], bos=end)
     # As GPT-2's: the end token begins a text, too, and nothing pads.
     tokenizer.pad_token = None
     towers = {
-        "encoder": ViTConfig(**_TOWER, image_size=32, patch_size=8),
+        "encoder": ViTConfig(**TOWER, image_size=32, patch_size=8),
         "decoder": GPT2Config(
             vocab_size=len(tokenizer), n_positions=64, n_embd=32, n_layer=2, n_head=2, is_decoder=True,
             add_cross_attention=True, bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
@@ -333,7 +335,7 @@ def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
     model = VisionEncoderDecoderModel(config)
     model.generation_config.update(**start)
     both = SimpleNamespace(tokenizer=tokenizer, save_pretrained=save_pretrained)
-    return _save(model, both, folder, seed)
+    return save_tiny(model, both, folder, seed)
 
 
 def continued(inputs: Mapping[str, Any], ids: list[int]) -> dict[str, Any]:
@@ -368,7 +370,7 @@ def spoiled(model: Any, rows: int | slice, value: float) -> Iterator[None]:
         handle.remove()
 
 
-def _tokenizer(end: str, pad: str, special: list[str] | dict[str, str], bos: str | None = None) -> Any:
+def tiny_tokenizer(end: str, pad: str, special: list[str] | dict[str, str], bos: str | None = None) -> Any:
     """Return a byte-level BPE, trained on a few sentences."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -398,9 +400,9 @@ def _tokenizer(end: str, pad: str, special: list[str] | dict[str, str], bos: str
     )
 
 
-def _text_config(tokenizer: Any) -> dict[str, Any]:
+def text_config(tokenizer: Any) -> dict[str, Any]:
     return {
-        **_TOWER,
+        **TOWER,
         "num_key_value_heads": 2,
         "vocab_size": len(tokenizer),
         "max_position_embeddings": 2048,
@@ -411,7 +413,16 @@ def _text_config(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def _save(model: Any, processor: Any, folder: Path, seed: int) -> Path:
+def save_tiny(model: Any, processor: Any, folder: Path, seed: int, embedding: float = 1.0) -> Path:
+    """Write a model with random weights and its processor.
+
+    Args:
+        model: The model.
+        processor: Its processor.
+        folder: Where to.
+        seed: Other seeds give other weights.
+        embedding: Scale of embeddings; a small one, where they are the head, too, keeps a token from repeating itself.
+    """
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -421,9 +432,9 @@ def _save(model: Any, processor: Any, folder: Path, seed: int) -> Path:
             if weight.ndim > 1:
                 # Large weights, so that different images have clearly different captions.
                 fan_in = weight[0].numel()
-                scale = 1.0 if "embed" in name else 2.0 / fan_in**0.5
+                scale = embedding if "embed" in name else 2.0 / fan_in**0.5
                 weight.copy_(scale * torch.randn(weight.shape, generator=generator))
-        head = model.get_output_embeddings().weight
+        head = getattr(model, "text_decoder", model).get_output_embeddings().weight
         head[tokenizer.eos_token_id] *= _END_BIAS
         # Special tokens but the end are never said.
         for token in set(tokenizer.all_special_ids) - {tokenizer.eos_token_id}:

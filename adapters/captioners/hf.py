@@ -68,6 +68,9 @@ class PromptFormat:
                 "Set --model_args prompt_format=none (the image alone), or a text such as "
                 "'prompt_format=Question: {prompt} Answer:'.",
             )
+        # A caption is an answer without thoughts before it.
+        can_think = self._form == "chat" and "enable_thinking" in json.dumps(self._template)
+        self._thinking = {"enable_thinking": False} if can_think else {}
         if system is not None and self._form != "chat":
             raise AdapterError(f"system=... needs a chat template, not prompt_format={form}.")
 
@@ -95,7 +98,7 @@ class PromptFormat:
         try:
             asked = conversation(prompt, self._system, {"type": kind})
             return self._processor.apply_chat_template(
-                asked, chat_template=template, add_generation_prompt=True, tokenize=False
+                asked, chat_template=template, add_generation_prompt=True, tokenize=False, **self._thinking
             )
         except Exception as error:
             # A template raises what its author likes.
@@ -111,6 +114,7 @@ class PromptFormat:
             "prompt_format": self._form,
             "system": self._system,
             "chat_template": hashlib.sha256(template).hexdigest() if template else None,
+            **self._thinking,
         }
 
 
@@ -213,8 +217,10 @@ class HfCaptioner(Captioner):
             ``crop``: their centre squares are cut out; ``processor``: they go to the checkpoint's processor as they
             are, and that of the converted LLaVA-1.5 crops.
         exif: ``ignore`` orientation in EXIF data, as PIL does, or ``apply`` it, as ``datasets`` does when it decodes.
+        think_end_token: The token after which a model that cannot be kept from thinking answers, such as
+            ``</think>``: what it writes before is no part of its caption.
         quantization: ``4bit`` or ``8bit`` (needs bitsandbytes).
-        peft: Folder of an adapter such as LoRA (needs peft).
+        peft: Folder of an adapter such as LoRA (needs peft), or the name of one in the checkpoint's own repository.
         trust_remote_code: Whether code that comes with the model may run.
         name: How results call the model.
 
@@ -239,6 +245,7 @@ class HfCaptioner(Captioner):
         fps: float | None = None,
         image: Framing = "processor",
         exif: Literal["ignore", "apply"] = "ignore",
+        think_end_token: str | None = None,
         quantization: str | None = None,
         peft: str | None = None,
         trust_remote_code: bool = False,
@@ -252,6 +259,7 @@ class HfCaptioner(Captioner):
         self._source = find_captioner(str(pretrained), revision, trust_remote_code)
         self._device = find_device(device)
         self._device_map = device_map
+        peft = self._source.folder_of(peft) if peft else None
         self._settings = {"quantization": quantization, "peft": peft_checkpoint(peft) if peft else None}
         self.processor = load_processor(self._source, trust_remote_code, min_pixels=min_pixels, max_pixels=max_pixels)
         self._prompts = PromptFormat(self.processor, prompt_format, system)
@@ -260,7 +268,10 @@ class HfCaptioner(Captioner):
         self._turns = exif == "apply"
         self._sampling = own_sampling(frames, fps)
         self._takes_videos = getattr(self.processor, "video_processor", None) is not None
-        own = (("image", image, "processor"), ("exif", exif, "ignore"), ("frames", frames, None), ("fps", fps, None))
+        own = (
+            *(("image", image, "processor"), ("exif", exif, "ignore"), ("frames", frames, None), ("fps", fps, None)),
+            ("think_end_token", think_end_token, None),
+        )
         self._shown = {name: value for name, value, default in own if value != default}
         options = {"prompt_format": prompt_format, "system": system}
         self.asking = {key: value for key, value in options.items() if value is not None} | self._shown
@@ -276,9 +287,10 @@ class HfCaptioner(Captioner):
         )
         tokenizer = self.processor.tokenizer
         # A decoder goes on from the end of its input; encoders count positions from the start.
-        tokenizer.padding_side = "right" if self.model.config.is_encoder_decoder else "left"
+        tokenizer.padding_side = "right" if self.has_encoder else "left"
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
+        self._answer_after = self._token(think_end_token) if think_end_token else None
         rows = _ROWS_ON_GPU if self._device.type == "cuda" else _ROWS_ON_CPU
         self.batch_size = batch_size or rows
         self._start_rows = batch_size
@@ -300,6 +312,9 @@ class HfCaptioner(Captioner):
     def end_ids(self) -> list[int]:
         """Tokens that end a caption."""
         config = self.model.config.get_text_config(decoder=True)
+        if self.model.config.model_type == "blip":
+            # Whatever its configuration calls the end, its 'generate' ends at the separator.
+            return [config.sep_token_id]
         candidates = (self.model.generation_config.eos_token_id, config.eos_token_id)
         named = next((ids for ids in candidates if ids is not None), self.processor.tokenizer.eos_token_id)
         return [named] if isinstance(named, int) else list(named)
@@ -307,10 +322,15 @@ class HfCaptioner(Captioner):
     @property
     def positions(self) -> int | None:
         """The most tokens that a caption may have; None where it goes on from its instruction, or there is no end."""
+        config = self.model.config.get_text_config(decoder=True)
+        return getattr(config, "max_position_embeddings", None) if self.has_encoder else None
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether an encoder reads the instruction, and a decoder writes the caption."""
         config = self.model.config
-        if not config.is_encoder_decoder:
-            return None
-        return getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+        # InstructBLIP on T5 says so of its language model alone.
+        return config.is_encoder_decoder or config.get_text_config(decoder=True).is_encoder_decoder
 
     @cached_property
     def _reach(self) -> int | None:
@@ -319,7 +339,7 @@ class HfCaptioner(Captioner):
 
         config = self.model.config
         count = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-        if config.is_encoder_decoder or count is None:
+        if self.has_encoder or count is None:
             return None
         learned = (
             module.num_embeddings
@@ -523,9 +543,24 @@ class HfCaptioner(Captioner):
         }
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return tokens as text, special ones left out."""
+        """Return tokens as text, without special ones and thoughts; empty where a model did not end thinking."""
+        answer = list(ids)
+        if self._answer_after is not None:
+            reversed_ids = answer[::-1]
+            length = reversed_ids.index(self._answer_after) if self._answer_after in answer else 0
+            answer = answer[len(answer) - length :]
         with self._lock:
-            return self.processor.tokenizer.decode(list(ids), skip_special_tokens=True)
+            return self.processor.tokenizer.decode(answer, skip_special_tokens=True)
+
+    def _token(self, text: str) -> int:
+        """Return the id of a token.
+
+        Raises:
+            AdapterError: The model has no such token.
+        """
+        if (token := self.processor.tokenizer.get_vocab().get(text)) is None:
+            raise AdapterError(f"think_end_token={text}: {self.name} has no such token.")
+        return token
 
     def generation_config(self, **settings: Any) -> Any:
         """Return the model's own generation settings, without sampling and with these in place.
@@ -552,7 +587,7 @@ class HfCaptioner(Captioner):
         import torch
 
         arguments = dict(inputs)
-        if self.model.config.is_encoder_decoder and "decoder_input_ids" not in inputs:
+        if self.has_encoder and "decoder_input_ids" not in inputs:
             rows = len(inputs[self.model.main_input_name])
             arguments["decoder_attention_mask"] = torch.ones((rows, 1), dtype=torch.long, device=self.model.device)
         return self.model.generate(**arguments, **settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
 from ...hub import require_repository
+from ..aliases import OWN_CODE
 from ..devices import require_known
 from ..hf_checkpoint import HfSource, require_fit
 from ..peft_weights import with_peft
@@ -16,10 +17,8 @@ from ..peft_weights import with_peft
 if TYPE_CHECKING:
     import torch
 
-_ELSEWHERE = (
-    "Run it by --model lmms or vllm, or write captions with its own code, and serve them: --model captions:FILE. "
-    "--model_args trust_remote_code=true runs the code of its repository, which can do anything on this machine."
-)
+_AS_LANGUAGE_MODELS = ("phi4_multimodal",)
+"""Kinds that take images, but that the library lists with its language models."""
 
 
 def find_captioner(pretrained: str, revision: str | None, trust_remote_code: bool) -> HfSource:
@@ -41,17 +40,17 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
         from .grid_encoder import register
 
         register()
-    native = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    native = kind in (*MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, *_AS_LANGUAGE_MODELS)
     if not native and not values.get("auto_map"):
         raise AdapterError(
             f"{pretrained}: model_type '{kind}' cannot caption images.",
-            f"For a dual encoder such as CLIP or SigLIP, use --model hf_clip. {_ELSEWHERE}",
+            f"For a dual encoder such as CLIP or SigLIP, use --model hf_clip. {OWN_CODE}",
         )
     if not native and not trust_remote_code:
         raise AdapterError(
             f"{pretrained}: transformers has no class for '{kind}'; its repository has its own code, which was "
             "not run.",
-            _ELSEWHERE,
+            OWN_CODE,
         )
     with source.reading():
         # Where the library has a class, the repository's code is not needed.
@@ -84,7 +83,12 @@ def load_captioner(
     model, info = source.load(_model_class(source), dtype, trust_remote_code=trust_remote_code, **settings)
     require_fit(source, info)
     if not hasattr(model, "generate"):
-        raise AdapterError(f"{source.path}: {type(model).__name__} does not generate.", _ELSEWHERE)
+        raise AdapterError(f"{source.path}: {type(model).__name__} does not generate.", OWN_CODE)
+    for module in model.modules():
+        # Its attention is causal wherever the library drops a mask that hides nothing: in images without padding that
+        # are written alone.
+        if type(module).__name__ == "Phi4MultimodalVisionAttention":
+            module.is_causal = False
     if "device_map" not in settings:
         model = model.to(device)
     return (with_peft(model, peft) if peft else model).eval().requires_grad_(False)
@@ -174,4 +178,5 @@ def _model_class(source: HfSource) -> str:
         for auto in ("AutoModelForImageTextToText", "AutoModelForVision2Seq", "AutoModelForCausalLM", "AutoModel"):
             if auto in named and hasattr(transformers, auto):
                 return auto
-    return "AutoModelForImageTextToText"
+    listed_apart = source.config.model_type in _AS_LANGUAGE_MODELS
+    return "AutoModelForCausalLM" if listed_apart else "AutoModelForImageTextToText"

@@ -90,7 +90,7 @@ class _TrainableMethods:
         there = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in tokens], device=device)
         logits = (
             self._encoded_logits(inputs, ids)
-            if self._model.config.is_encoder_decoder
+            if self._captioner.has_encoder
             else self._continued_logits(inputs, ids, there)
         )
         chosen = log_softmax(logits.float(), -1).gather(-1, ids[..., None]).squeeze(-1)

@@ -240,3 +240,13 @@ def test_weights_that_are_nowhere_are_found_out_without_loading(model, arguments
 def test_weights_that_ship_are_there_and_an_adapter_that_loads_nothing_lacks_nothing():
     for model in ("shapes-clip", "shapes-llava", "shapes-pac", "captions:nowhere.jsonl"):
         resolve_model(model).check()
+
+
+def test_model_that_its_own_code_alone_runs_says_so_and_other_weights_of_its_alias_are_tried():
+    for model in ("molmo-7b-d", "jina-clip-v2"):
+        for attempt in (resolve_model(model).check, resolve_model(model).load):
+            with pytest.raises(AdapterError, match=f"{model}: only code of .*/.* runs it") as caught:
+                attempt()
+            assert "captions:FILE" in caught.value.hint
+    with pytest.raises(AdapterError, match="it is not in the hub's cache"):
+        resolve_model("molmo-7b-d", {"pretrained": "some/molmo"}).check()

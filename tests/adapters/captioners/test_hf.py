@@ -294,6 +294,20 @@ def test_prompt_is_what_was_asked_for(llava: HfCaptioner, tiny_llava: Path, tiny
     assert sent(system).startswith("<|im_start|>system\nYou see.<|im_end|>\n<|im_start|>user\n")
 
 
+def test_model_is_kept_from_thinking_or_only_its_answer_is_its_caption(tiny_llava: Path, tmp_path: Path):
+    folder = without(tiny_llava, tmp_path / "thinking")
+    with (folder / "chat_template.jinja").open("a") as file:
+        file.write("{% if enable_thinking is false %}<think></think>{% endif %}")
+    model = HfCaptioner(str(folder), device="cpu", think_end_token="the")
+    assert str(model.asked("the dog")).endswith("ASSISTANT:<think></think>")
+    assert model.fingerprint()["enable_thinking"] is False
+    ids = [model.processor.tokenizer.convert_tokens_to_ids(token) for token in ("the", "Ġthe", "the", "Ġdog", "Ġruns")]
+    assert [model.text(ids[:length]) for length in (0, 3, 5)] == ["", "", " dog runs"]
+    assert model.text(ids[3:]) == ""
+    with pytest.raises(AdapterError, match=r"think_end_token=</think>: .* has no such token"):
+        HfCaptioner(str(folder), device="cpu", think_end_token="</think>")
+
+
 def test_start_token_is_not_doubled_where_the_template_has_one(tiny_llava: Path):
     model = HfCaptioner(str(tiny_llava), device="cpu", prompt_format="<s><image> {prompt}")
     ids = model.inputs([CaptionSample("0", "the dog", noise_image(0))])["input_ids"][0].tolist()
