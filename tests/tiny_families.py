@@ -510,3 +510,78 @@ CAPTIONERS: Mapping[str, Make] = {
     }),
 }  # fmt: skip
 """One alias a family to what makes a tiny model of it in a folder."""
+
+
+ENCODERS: Mapping[str, Mapping[str, Any]] = {
+    "pe-core-t-16-384.meta": {},
+    "eva02-b-16.merged2b_s8b_b131k": {"timm_model_name": "eva02_tiny_patch14_224"},
+    "vitamin-s.datacomp1b": {},
+    "mobileclip2-s0.dfndr2b": {},
+    "vit-b-32-siglip2-256.webli": {"timm_model_name": "vit_tiny_patch16_224", "image_size": 224},
+    "vit-h-14-worldwide.metaclip2_worldwide": {"layers": 2, "width": 32, "head_width": 16, "image_size": 56},
+}
+"""One alias a family of open_clip to what is shrunk in its vision tower; its text tower is shrunk, too."""
+
+
+def ending_tokenizer() -> Any:
+    """Return a tokenizer that ends a text with its end token."""
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = Parts({}).tokenizer
+    ids = [("<s>", tokenizer.bos_token_id), ("</s>", tokenizer.eos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing("<s> $A </s>", special_tokens=ids)
+    return tokenizer
+
+
+def make_encoder(alias: str, folder: Path) -> Path:
+    """Write a tiny model of open_clip as on the hub: configuration, weights, tokenizer if it has its own."""
+    import json
+
+    import open_clip
+    import torch
+    from safetensors.torch import save_file
+
+    from capbench.adapters.aliases import list_aliases
+
+    config = open_clip.get_model_config(list_aliases()[alias].arguments["architecture"])
+    assert config is not None
+    config["embed_dim"] = 32
+    config["vision_cfg"] |= ENCODERS[alias]
+    config["text_cfg"] |= {"width": 32, "heads": 2, "layers": 1}
+    folder.mkdir(exist_ok=True)
+    if "hf_tokenizer_name" in config["text_cfg"]:
+        tokenizer = ending_tokenizer()
+        tokenizer.save_pretrained(folder)
+        config["text_cfg"] |= {"vocab_size": len(tokenizer), "eos_id": tokenizer.eos_token_id}
+    whole = {"model_cfg": config, "preprocess_cfg": {}}
+    (folder / "open_clip_config.json").write_text(json.dumps(whole))
+    torch.manual_seed(0)
+    model = open_clip.create_model(f"local-dir:{folder}", load_weights=False)
+    for name, value in model.named_parameters():
+        # As initialised, all inputs have nearly the same features.
+        if value.ndim > 1:
+            torch.nn.init.normal_(value, std=value[0].numel() ** -0.5)
+        elif "gamma" in name or ".ls" in name:
+            torch.nn.init.ones_(value)
+    save_file(model.state_dict(), folder / "open_clip_model.safetensors")
+    return folder
+
+
+def make_metaclip2(folder: Path) -> Path:
+    """Write a MetaCLIP 2 of transformers; return the folder."""
+    import torch
+    from transformers import MetaClip2Config, MetaClip2Model
+
+    tokenizer = ending_tokenizer()
+    tokenizer.model_max_length = 77
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = MetaClip2Config(
+        projection_dim=32,
+        text_config={**TOWER, **ids, "vocab_size": len(tokenizer), "max_position_embeddings": 77},
+        vision_config=_PATCHES,
+    )
+    torch.manual_seed(0)
+    MetaClip2Model(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    _square("CLIPImageProcessor", crop_size={"height": 32, "width": 32}).save_pretrained(folder)
+    return folder
