@@ -543,9 +543,11 @@ def make_encoder(alias: str, folder: Path) -> Path:
 
     from capbench.adapters.aliases import list_aliases
 
-    config = open_clip.get_model_config(list_aliases()[alias].arguments["architecture"])
+    named = list_aliases()[alias].arguments
+    config = open_clip.get_model_config(named["architecture"])
     assert config is not None
-    config["embed_dim"] = 32
+    # As wide as the features of tiny towers, to which SigLIP's has no projection.
+    config["embed_dim"] = 192
     config["vision_cfg"] |= ENCODERS[alias]
     config["text_cfg"] |= {"width": 32, "heads": 2, "layers": 1}
     folder.mkdir(exist_ok=True)
@@ -564,6 +566,9 @@ def make_encoder(alias: str, folder: Path) -> Path:
         elif "gamma" in name or ".ls" in name:
             torch.nn.init.ones_(value)
     save_file(model.state_dict(), folder / "open_clip_model.safetensors")
+    _, _, file = open_clip.get_pretrained_cfg(named["architecture"], named["pretrained"])["hf_hub"].split("/")
+    if file:
+        torch.save(model.state_dict(), folder / file)
     return folder
 
 

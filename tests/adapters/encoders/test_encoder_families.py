@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,8 @@ def assert_equal(encoder: Any, images: torch.Tensor, texts: torch.Tensor) -> Non
 
 
 @pytest.mark.parametrize("alias", ENCODERS)
-def test_family_encodes_as_open_clip_does(alias: str, tmp_path: Path):
-    folder = make_encoder(alias, tmp_path / "model")
+def test_family_encodes_as_open_clip_does(alias: str, made_once: Callable[[str, Callable[[Path], object]], Path]):
+    folder = made_once(f"family_{alias}", partial(make_encoder, alias))
     encoder = OpenClipEncoder(str(folder), device="cpu")
     model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
     with torch.no_grad():

@@ -1,0 +1,73 @@
+"""One alias a family from a hub, as it is typed, into an empty cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_server import served_hub
+from tiny_clip import make_tiny_siglip, make_tiny_siglip2
+from tiny_families import CAPTIONERS, ENCODERS, make_encoder, make_metaclip2
+
+from capbench.adapters.aliases import list_aliases
+
+pytestmark = pytest.mark.costly
+
+MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+MAKE: dict[str, Callable[[Path], object]] = {
+    **CAPTIONERS,
+    **{alias: partial(make_encoder, alias) for alias in ENCODERS},
+    "siglip2-base-patch16-224": make_tiny_siglip,
+    "siglip2-base-patch16-naflex": make_tiny_siglip2,
+    "metaclip-2-worldwide-huge-quickgelu": make_metaclip2,
+}
+"""Alias to what makes its tiny model in a folder."""
+
+
+def command(alias: str) -> list[str]:
+    if alias in CAPTIONERS:
+        asked = ["shapes_captions", "--metrics", "cider", "--gen_kwargs", "max_new_tokens=16"]
+    else:
+        asked = ["shapes_dci_per_image_scm"]
+    return ["run", "--model", alias, "--task", *asked, "--limit", "4", "--output_path", f"runs/{alias}"]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> dict[str, Any]:
+    """Each alias to exit code, output and errors of its command; a process for all, as torch takes long to import."""
+    folder = tmp_path_factory.mktemp("families")
+    with served_hub(folder / "on_the_hub") as hub:
+        architectures: list[str] = []
+        for alias in MAKE:
+            spec = list_aliases()[alias]
+            place = made_once(f"family_{alias}", MAKE[alias])
+            if alias in ENCODERS:
+                config = json.loads((place / "open_clip_config.json").read_text())["model_cfg"]
+                file = folder / f"{spec.arguments['architecture']}.json"
+                file.write_text(json.dumps(config))
+                architectures.append(str(file))
+                if tokenizer := config["text_cfg"].get("hf_tokenizer_name"):
+                    hub.add(tokenizer, place)
+            hub.add(spec.source, place, branch=spec.arguments.get("revision", "main"))
+        asked = {"architectures": architectures, "calls": [command(alias) for alias in MAKE]}
+        environment = hub.environment(folder / "home", BENCH_CACHE=str(folder / "cache"))
+        done = subprocess.run(
+            [sys.executable, Path(__file__).with_name("several_calls.py")], input=json.dumps(asked), cwd=folder,
+            capture_output=True, text=True, env=environment, timeout=600,
+        )  # fmt: skip
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == len(MAKE), done.stderr
+    return dict(zip(MAKE, results, strict=True))
+
+
+@pytest.mark.parametrize("alias", MAKE)
+def test_family_runs_from_the_hub(alias: str, ended: dict[str, Any]):
+    code, out, err = ended[alias]
+    assert code == 0, out + err
+    assert alias in out
