@@ -1,7 +1,7 @@
 """Captions by vLLM's offline engine.
 
 Written against the interface of vLLM 0.33 (``LLM.chat``, ``SamplingParams``), which has been the same since 0.10.
-The engine itself is not part of the tests, which run without a GPU.
+The engine itself is not part of the tests, which run without a GPU: there transformers answers by the same interface.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _OF_THE_ENGINE = (
     *("gpu_memory_utilization", "max_model_len", "seed", "trust_remote_code"),
 )
 """Arguments that the engine takes under the same name."""
+_NOT_THINKING = {"enable_thinking": False}
+"""A caption is an answer without thoughts before it; the engine leaves out what a template does not read."""
 
 
 @dataclass(eq=False, repr=False)
@@ -32,7 +34,8 @@ class VllmCaptioner(PretrainedModel, Captioner):
     """Captions by a model that vLLM runs in this process.
 
     The engine forms its own batches, so requests go to it in large pieces; a run's ``batch_size`` is the
-    size of a piece. Each piece is kept when it is done. Prompts go through the model's chat template.
+    size of a piece. Each piece is kept when it is done. Prompts go through the model's chat template, which is
+    asked not to think.
 
     Args:
         pretrained: A folder, or a name on the hub.
@@ -82,6 +85,7 @@ class VllmCaptioner(PretrainedModel, Captioner):
             **self._identity,
             **{key: getattr(self, key) for key in ("dtype", "quantization", "max_model_len", "seed")},
             "system": self.system,
+            **_NOT_THINKING,
             "vllm": version("vllm"),
         }
 
@@ -104,7 +108,9 @@ class VllmCaptioner(PretrainedModel, Captioner):
         vllm: Any = importlib.import_module("vllm")
         # vLLM's own default ends after 16 tokens.
         sampling = [vllm.SamplingParams(**{"max_tokens": None, **settings[at]}) for at in asked]
-        outputs = self._engine.chat([messages[at] for at in asked], sampling_params=sampling, use_tqdm=False)
+        outputs = self._engine.chat(
+            [messages[at] for at in asked], sampling_params=sampling, use_tqdm=False, chat_template_kwargs=_NOT_THINKING
+        )
         finished = [output.outputs[0] for output in outputs]
         return [Caption(end.text, len(end.token_ids), end.finish_reason == "length") for end in finished]
 
