@@ -518,7 +518,7 @@ ENCODERS: Mapping[str, Mapping[str, Any]] = {
     "vitamin-s.datacomp1b": {},
     "mobileclip2-s0.dfndr2b": {},
     "vit-b-32-siglip2-256.webli": {"timm_model_name": "vit_tiny_patch16_224", "image_size": 224},
-    "vit-h-14-worldwide.metaclip2_worldwide": {"layers": 2, "width": 32, "head_width": 16, "image_size": 56},
+    "vit-h-14-worldwide-quickgelu.metaclip2_worldwide": {"layers": 2, "width": 32, "head_width": 16, "image_size": 56},
 }
 """One alias a family of open_clip to what is shrunk in its vision tower; its text tower is shrunk, too."""
 
