@@ -16,8 +16,11 @@ from tiny_lvlm import (
     make_tiny_florence2,
     make_tiny_idefics,
     make_tiny_idefics3,
+    make_tiny_internvl,
     make_tiny_llava,
+    make_tiny_llava_onevision,
     make_tiny_qwen2_vl,
+    make_tiny_smolvlm,
     save_tiny,
     text_config,
     tiny_tokenizer,
@@ -139,24 +142,6 @@ def _kosmos2() -> Shrunk:
     return {"text_config": {**text, **ids}, "vision_config": _PATCHES, "latent_query_num": 64}, processor
 
 
-def _llava_onevision() -> Shrunk:
-    from transformers import LlavaOnevisionProcessor
-
-    parts = Parts({"image_token": "<image>", "video_token": "<video>"}, bos=None)
-    config = {
-        "vision_config": {**_PATCHES, "model_type": "siglip_vision_model", "vision_use_head": False},
-        "text_config": {**parts.text, "model_type": "qwen2"},
-        "image_token_id": parts.id("<image>"), "video_token_id": parts.id("<video>"),
-        "image_grid_pinpoints": [[32, 32], [32, 64], [64, 32]],
-    }  # fmt: skip
-    images = _square("LlavaOnevisionImageProcessor", image_grid_pinpoints=config["image_grid_pinpoints"])
-    processor = LlavaOnevisionProcessor(
-        images, parts.tokenizer, _square("LlavaOnevisionVideoProcessor"), num_image_tokens=16,
-        vision_feature_select_strategy="full", chat_template=_chat("<image>\n"),
-    )  # fmt: skip
-    return config, processor
-
-
 def _qwen(kind: str) -> Shrunk:
     import transformers
 
@@ -185,24 +170,6 @@ def _qwen(kind: str) -> Shrunk:
     return {"text_config": text, "vision_config": vision, **ids}, whole(
         images, parts.tokenizer, video, chat_template=chat
     )
-
-
-def _internvl() -> Shrunk:
-    from transformers import InternVLProcessor
-
-    special = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
-    parts = Parts({**special, "video_token": "<video>"}, "<|im_end|>", None)
-    config = {
-        "vision_config": {**TOWER, "image_size": [32, 32], "patch_size": [8, 8]},
-        "text_config": {**parts.text, "model_type": "qwen2"},
-        "image_token_id": parts.id("<IMG_CONTEXT>"),
-        "image_seq_length": 4,
-    }
-    processor = InternVLProcessor(
-        _square("GotOcr2ImageProcessor", crop_to_patches=True, max_patches=4), parts.tokenizer,
-        _square("InternVLVideoProcessor"), image_seq_length=4, chat_template=_chat("<IMG_CONTEXT>\n"),
-    )  # fmt: skip
-    return config, processor
 
 
 def _gemma3() -> Shrunk:
@@ -365,25 +332,6 @@ def _phi4() -> Shrunk:
     )
 
 
-def _smolvlm() -> Shrunk:
-    from transformers import SmolVLMImageProcessor, SmolVLMProcessor, SmolVLMVideoProcessor
-
-    special = {"fake_image_token": "<fake_token_around_image>", "global_image_token": "<global-img>",
-               "image_token": "<image>"}  # fmt: skip
-    rows = {f"cell_{row}_{column}": f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)}
-    parts = Parts(special | rows, "<end_of_utterance>", "<|im_start|>")
-    config = {
-        "image_token_id": parts.id("<image>"), "scale_factor": 2, "pad_token_id": parts.tokenizer.pad_token_id,
-        "vision_config": _PATCHES, "text_config": {**parts.text, "model_type": "llama"},
-    }  # fmt: skip
-    size = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}}
-    processor = SmolVLMProcessor(
-        SmolVLMImageProcessor(**size), parts.tokenizer, SmolVLMVideoProcessor(**size), image_seq_len=4,
-        chat_template="<|im_start|>" + _chat("<image>"),
-    )  # fmt: skip
-    return config, processor
-
-
 def _paligemma() -> Shrunk:
     from transformers import PaliGemmaProcessor
 
@@ -477,6 +425,9 @@ CAPTIONERS: Mapping[str, Make] = {
     "qwen2-vl-2b": make_tiny_qwen2_vl,
     "idefics-9b": make_tiny_idefics,
     "smolvlm-256m": make_tiny_idefics3,
+    "smolvlm2-2.2b": make_tiny_smolvlm,
+    "llava-onevision-7b": make_tiny_llava_onevision,
+    "internvl3-1b": make_tiny_internvl,
     "blip2-opt-2.7b": make_tiny_blip2,
     "florence-2-base": make_tiny_florence2,
     "phi-4-multimodal": _make_phi4,
@@ -488,13 +439,11 @@ CAPTIONERS: Mapping[str, Make] = {
         "kosmos-2": ("kosmos-2", _kosmos2),
         "idefics2-8b": ("idefics2", _idefics2),
         "llava-next-mistral-7b": ("llava_next", _llava_next),
-        "llava-onevision-7b": ("llava_onevision", _llava_onevision),
         "qwen2.5-vl-3b": ("qwen2_5_vl", partial(_qwen, "qwen2_5_vl")),
         "qwen3-vl-4b": ("qwen3_vl", partial(_qwen, "qwen3_vl")),
         "qwen3-vl-30b-a3b": ("qwen3_vl_moe", partial(_qwen, "qwen3_vl_moe")),
         "qwen3.5-27b": ("qwen3_5", partial(_qwen, "qwen3_5")),
         "qwen3.5-35b-a3b": ("qwen3_5_moe", partial(_qwen, "qwen3_5_moe")),
-        "internvl3-1b": ("internvl", _internvl),
         "gemma-3-4b": ("gemma3", _gemma3),
         "gemma-4-e2b": ("gemma4", partial(_gemma4, "Gemma4")),
         "gemma-4-12b": ("gemma4_unified", partial(_gemma4, "Gemma4Unified")),
@@ -503,7 +452,6 @@ CAPTIONERS: Mapping[str, Make] = {
         "molmo2-8b": ("molmo2", _molmo2),
         "minicpm-v-4.6": ("minicpmv4_6", partial(_minicpm, "4_6")),
         "minicpm-v-4.7-1b": ("minicpmv4_7", partial(_minicpm, "4_7")),
-        "smolvlm2-2.2b": ("smolvlm", _smolvlm),
         "paligemma2-3b-mix-224": ("paligemma", _paligemma),
         "pixtral-12b": ("llava", partial(_pixtral, 1)),
         "mistral-small-3.1-24b": ("mistral3", partial(_pixtral, 2)),

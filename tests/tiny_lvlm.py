@@ -171,11 +171,11 @@ def make_tiny_smolvlm(folder: Path, seed: int = 0) -> Path:
     )
 
     special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
-    tokenizer = _tokenizer("<end_of_utterance>", "<|im_end|>", special)
+    tokenizer = tiny_tokenizer("<end_of_utterance>", "<|im_end|>", special)
     config = SmolVLMConfig(
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_config={**_TOWER, "image_size": 32, "patch_size": 8},
-        text_config={"model_type": "llama", **_text_config(tokenizer)},
+        vision_config={**TOWER, "image_size": 32, "patch_size": 8},
+        text_config={"model_type": "llama", **text_config(tokenizer)},
         scale_factor=2,
         pad_token_id=tokenizer.pad_token_id,
     )
@@ -187,7 +187,7 @@ def make_tiny_smolvlm(folder: Path, seed: int = 0) -> Path:
         image_seq_len=4,
         chat_template=IDEFICS3_TEMPLATE,
     )
-    return _save(SmolVLMForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(SmolVLMForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_internvl(folder: Path, seed: int = 0) -> Path:
@@ -204,11 +204,11 @@ def make_tiny_internvl(folder: Path, seed: int = 0) -> Path:
         "start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>",
         "video_token": "<video>",
     }  # fmt: skip
-    tokenizer = _tokenizer("<|im_end|>", "<|endoftext|>", named)
+    tokenizer = tiny_tokenizer("<|im_end|>", "<|endoftext|>", named)
     size = {"height": 32, "width": 32}
     config = InternVLConfig(
-        vision_config={**_TOWER, "image_size": [32, 32], "patch_size": [8, 8]},
-        text_config={"model_type": "qwen2", **_text_config(tokenizer)},
+        vision_config={**TOWER, "image_size": [32, 32], "patch_size": [8, 8]},
+        text_config={"model_type": "qwen2", **text_config(tokenizer)},
         image_token_id=tokenizer.context_image_token_id,
         image_seq_length=4,
     )
@@ -219,7 +219,7 @@ def make_tiny_internvl(folder: Path, seed: int = 0) -> Path:
         image_seq_length=4,
         chat_template=IMAGE_OR_VIDEO_TEMPLATE.replace("<image>", "<IMG_CONTEXT>"),
     )
-    return _save(InternVLForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(InternVLForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_llava_onevision(folder: Path, seed: int = 0) -> Path:
@@ -232,11 +232,11 @@ def make_tiny_llava_onevision(folder: Path, seed: int = 0) -> Path:
         LlavaOnevisionVideoProcessor,
     )
 
-    tokenizer = _tokenizer("<|im_end|>", "<|endoftext|>", ["<image>", "<video>", "<|im_start|>"])
+    tokenizer = tiny_tokenizer("<|im_end|>", "<|endoftext|>", ["<image>", "<video>", "<|im_start|>"])
     size, pinpoints = {"height": 32, "width": 32}, [[32, 32], [32, 64], [64, 32]]
     config = LlavaOnevisionConfig(
-        vision_config={"model_type": "siglip_vision_model", **_TOWER, "image_size": 32, "patch_size": 8},
-        text_config={"model_type": "qwen2", **_text_config(tokenizer)},
+        vision_config={"model_type": "siglip_vision_model", **TOWER, "image_size": 32, "patch_size": 8},
+        text_config={"model_type": "qwen2", **text_config(tokenizer)},
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         video_token_id=tokenizer.convert_tokens_to_ids("<video>"),
         image_grid_pinpoints=pinpoints,
@@ -250,7 +250,7 @@ def make_tiny_llava_onevision(folder: Path, seed: int = 0) -> Path:
         vision_feature_select_strategy="full",
         chat_template=IMAGE_OR_VIDEO_TEMPLATE,
     )
-    return _save(LlavaOnevisionForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(LlavaOnevisionForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
