@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .atomic_files import write_whole, written_whole
 from .errors import BenchError, DataError, writing
-from .hub import asked_once, unreachable
+from .hub import asked_once, commit_of, refusal, unreachable
 from .paths import is_file
 from .progress import Progress, Reporter
 
@@ -267,8 +267,10 @@ class Repository:
         """Return its files that the hub's cache lacks, as one piece; see ``Resource.pieces``."""
         from huggingface_hub import constants, try_to_load_from_cache
 
-        if unreachable() and self.is_here():
-            # What else it has cannot be asked for.
+        with _asking(self.title):
+            commit_of(self.name, self.revision)
+        if unreachable(self.name):
+            # The cache has it; what else there is cannot be asked for.
             return []
         info = _repository(self.name, "model", self.revision)
         weights = next(filter(None, (fnmatch.filter(info.files, pattern) for pattern in self.weights)), [])
@@ -321,7 +323,7 @@ def _repository(name: str, kind: Literal["model", "dataset"], revision: str | No
     from huggingface_hub import HfApi
 
     title = f"hub {'data set' if kind == 'dataset' else kind} {name}"
-    if reason := unreachable():
+    if reason := unreachable(name):
         raise DataError(f"{title}: {reason}", "Try again where the hub can be reached; HF_ENDPOINT names a mirror.")
     with _asking(title):
         info: Any = HfApi().repo_info(name, repo_type=kind, revision=revision, files_metadata=True)
@@ -353,7 +355,8 @@ def _asking(title: str) -> Iterator[None]:
     except Exception as error:
         # The library raises errors of any type: no network, no such file, no access.
         said = str(error).strip().partition("\n")[0]
-        raise DataError(f"{title}: {type(error).__name__}: {said}", _RESUME) from error
+        message, hint = refusal(error) or (f"{type(error).__name__}: {said}", _RESUME)
+        raise DataError(f"{title}: {message}", hint) from error
 
 
 def _fetch_from_hub(download: Download, target: Path) -> None:

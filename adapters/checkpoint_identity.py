@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AdapterError
-from ..hub import asked_once, unreachable
+from ..hub import commit_of, refusal
 from .checkpoints import first_line
 from .images.file_digests import file_digest
 
@@ -18,9 +18,9 @@ class PretrainedModel:
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
-        if unreachable():
-            checkpoint_identity(arguments["pretrained"], arguments.get("revision"))
+        """Raise if it is nowhere on this machine, and cannot be had from the hub; see ``Model.check``."""
+        if not Path(pretrained := arguments["pretrained"]).expanduser().is_dir():
+            hub_commit(pretrained, arguments.get("revision"))
 
 
 _SUFFIXES = (".bin", ".jinja", ".json", ".model", ".safetensors", ".txt")
@@ -51,20 +51,15 @@ def hub_commit(name: str, revision: str | None) -> str:
         revision: Branch, tag or commit.
 
     Raises:
-        AdapterError: The hub does not answer, or has no such model, and its cache has neither.
+        AdapterError: The hub refuses, or does not answer, and its cache has no such model.
     """
-    from huggingface_hub import hf_hub_download
-
     try:
-        with asked_once(name):
-            # In the hub's cache a file lies in a folder that is named for its commit.
-            return Path(hf_hub_download(name, "config.json", revision=revision)).parent.name
+        return commit_of(name, revision)
     except Exception as error:
         # Libraries raise errors of any type: no network, no such model, no right to it.
-        raise AdapterError(
-            f"model '{name}': {first_line(error)}",
-            f"Name a local folder, or fetch it while the hub is reachable: hf download {name}",
-        ) from error
+        remedy = f"Name a local folder, or fetch it while the hub is reachable: hf download {name}"
+        message, hint = refusal(error) or (first_line(error), remedy)
+        raise AdapterError(f"model '{name}': {message}", hint) from error
 
 
 def checkpoint_digest(path: Path) -> str:

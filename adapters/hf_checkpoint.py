@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import AdapterError
-from ..hub import asked_once, require_repository, unreachable
+from ..hub import asked_once, commit_of, keep_commit, refusal, unreachable
 from ..paths import checkpoint_folder
-from .checkpoint_identity import digest_of_files, hub_commit
+from .checkpoint_identity import digest_of_files
 from .checkpoints import first_of, mismatch, remedy_of_folder
 from .contracts import Model
 from .devices import torch_version
@@ -30,7 +29,7 @@ class HfSource:
 
     Attributes:
         path: A hub id, or a folder.
-        revision: Branch, tag or commit of a hub id.
+        revision: Commit of a hub id.
         config: Its configuration; None as long as it is not read.
         parts: The contents of a folder with such a model.
     """
@@ -42,16 +41,21 @@ class HfSource:
 
     @classmethod
     def named(cls, pretrained: str, revision: str | None, **more: str) -> HfSource:
-        """Return where a model is that a user names.
+        """Return where a model is that a user names; the hub is asked for the commit of a branch or tag.
 
         Raises:
-            AdapterError: It is a folder without a configuration.
+            AdapterError: It is a folder without a configuration, or a hub id that is not to be had.
         """
         folder = Path(pretrained).expanduser()
         source = cls(str(folder) if folder.is_dir() else pretrained, revision, **more)
         if source.folder and not (folder / "config.json").is_file():
             raise AdapterError(f"{folder}: holds no config.json.", remedy_of_folder(folder) or source.remedy())
-        return source
+        if source.folder:
+            return source
+        try:
+            return replace(source, revision=commit_of(source.path, revision))
+        except Exception as error:
+            raise source.fault(error) from error
 
     @property
     def folder(self) -> Path | None:
@@ -62,16 +66,11 @@ class HfSource:
         """Return which checkpoint it is: its id and commit, or a hash of the folder's files.
 
         Raises:
-            AdapterError: A file cannot be read, or the hub's cache is gone.
+            AdapterError: A file cannot be read.
         """
         if self.folder is not None:
             return f"sha256:{digest_of_files(p for p in self.folder.iterdir() if p.suffix in _FILES)}"
-        return f"{self.path}@{self._commit}"
-
-    @cached_property
-    def _commit(self) -> str:
-        # Kept, as a branch on the hub may move while the model that was loaded stays what it is.
-        return hub_commit(self.path, self.revision)
+        return f"{self.path}@{self.revision}"
 
     def load(self, kind: str, dtype: torch.dtype | str, **settings: Any) -> tuple[Any, Any]:
         """Return the model, and the library's report on missing, unexpected or mismatched weights.
@@ -89,7 +88,10 @@ class HfSource:
         own = {"revision": self.revision, "config": self.config, "dtype": dtype}
         with self.reading():
             # Pickled weights are read as tensors alone (weights_only is the library's default).
-            return getattr(transformers, kind).from_pretrained(self.path, output_loading_info=True, **own, **settings)
+            model = getattr(transformers, kind).from_pretrained(self.path, output_loading_info=True, **own, **settings)
+        if self.revision:
+            keep_commit(self.path, self.revision)
+        return model
 
     def load_whole(self, kind: str, dtype: torch.dtype | str, used: tuple[str, ...] = ("",), **settings: Any) -> Any:
         """Return a model, to be asked only, of which the weights that are used are all from the checkpoint.
@@ -158,9 +160,13 @@ class HfSource:
             with loading(self.path):
                 yield
         except Exception as error:
-            # Libraries raise errors of any type: no network, no such model, a damaged file.
-            why = mismatch(str(error)) or type(error).__name__
-            raise AdapterError(f"{self.path}: {label}{why}", self.remedy()) from error
+            raise self.fault(error, label) from error
+
+    def fault(self, error: Exception, label: str = "") -> AdapterError:
+        """Return an error of a library, of any type, with the place: no network, no such model, a damaged file."""
+        refused = None if self.folder else refusal(error)
+        why, remedy = refused or (mismatch(str(error)) or type(error).__name__, self.remedy())
+        return AdapterError(f"{self.path}: {label}{why}", remedy)
 
     def remedy(self) -> str:
         """Return what to do where it cannot be loaded."""
@@ -203,9 +209,10 @@ class HfModel(Model):
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
-        if unreachable():
-            find_source(str(arguments["pretrained"]), arguments.get("revision"))
+        """Raise if it is nowhere on this machine, and cannot be had from the hub; see ``Model.check``."""
+        pretrained, revision = str(arguments["pretrained"]), arguments.get("revision")
+        if unreachable(HfSource.named(pretrained, revision).path):
+            find_source(pretrained, revision)
 
 
 def versions() -> dict[str, str]:
@@ -223,10 +230,10 @@ def find_source(pretrained: str, revision: str | None, trust_remote_code: bool =
     """
     source = HfSource.named(pretrained, revision)
     with source.reading():
-        require_repository(source.path)
         from transformers import AutoConfig
 
-        config: Any = AutoConfig.from_pretrained(source.path, revision=revision, trust_remote_code=trust_remote_code)
+        trusted = {"trust_remote_code": trust_remote_code}
+        config: Any = AutoConfig.from_pretrained(source.path, revision=source.revision, **trusted)
     return replace(source, config=config)
 
 

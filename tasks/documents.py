@@ -14,7 +14,7 @@ from typing import Any
 
 from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import DataError, TaskError
-from ..hub import NotInCache, asked_once, require_repository, unreachable
+from ..hub import NotInCache, asked_once, asks_nobody, commit_of, keep_commit, refusal, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
 from .joins import JoinedFile
@@ -273,7 +273,7 @@ def _within(
 
 
 def require_data(task: TaskConfig, path: Path, locations: DataLocations) -> None:
-    """Raise if a task's data is not on this machine, and cannot be fetched; no local file is read.
+    """Raise if a task's data is not on this machine, and cannot be fetched; that of the hub is; no local file is read.
 
     Args:
         task: The task.
@@ -289,7 +289,8 @@ def require_data(task: TaskConfig, path: Path, locations: DataLocations) -> None
         _require_copy(task, source, located, locations)
     elif located is not None or task.is_local:
         _data_files(task, path, located, source, locations, boundary)
-    elif unreachable():
+    elif unreachable() or not asks_nobody():
+        # Before the weights of any model are fetched.
         _from_hub(task, source, locations)
 
 
@@ -424,20 +425,38 @@ def _require_free(column: str, columns: Iterable[str], file: Path) -> None:
 
 
 def _from_hub(task: TaskConfig, source: DataSource | None, locations: DataLocations) -> Documents:
+    path, origin, arguments = str(task.dataset_path), f"hub:{task.dataset_path}", dict(task.dataset_kwargs)
     try:
-        rows = _load_dataset(str(task.dataset_path), task.dataset_name, split=task.test_split, **task.dataset_kwargs)
+        # Files for one of the library's own loaders are no data set of the hub.
+        if "data_files" in arguments or "/" not in path or Path(path).exists():
+            return Documents(_load_dataset(path, task.dataset_name, split=task.test_split, **arguments), [], origin)
+        arguments["revision"] = wanted = _commit(path, arguments.get("revision"))
+        rows = _load_dataset(path, task.dataset_name, split=task.test_split, **arguments)
+        # The library prepares rows in a folder that is named for their commit. Without the hub it takes the last one.
+        commit = next((Path(file["filename"]).parent.name for file in rows.cache_files), wanted)
+        if "revision" in task.dataset_kwargs and commit != wanted:
+            raise DataError(f"{path}: {wanted} is not prepared on this machine, and {unreachable(path)}")
     except DataError as error:
         missing = missing_data(task, source, locations)
-        raise DataError(f"{missing.message}\nThe hub did not give it either: {error.message}", missing.hint) from error
-    return Documents(rows, [], f"hub:{task.dataset_path}")
+        message = f"{missing.message}\nThe hub did not give it either: {error.message}"
+        raise DataError(message, error.hint or missing.hint) from error
+    if commit:
+        keep_commit(path, commit, "dataset")
+    return Documents(rows, [], f"{origin}@{commit}")
+
+
+def _commit(path: str, revision: str | None) -> str | None:
+    """Return the commit of a data set to load; the revision itself where the library has to know it without the hub."""
+    try:
+        return commit_of(path, revision, "dataset")
+    except NotInCache:
+        return revision
+    except Exception as error:
+        message, hint = refusal(error) or (f"{type(error).__name__}: {error}", "")
+        raise DataError(f"{path}: {message}", hint) from error
 
 
 def _load_dataset(path: str, name: str | None = None, **kwargs: Any) -> Any:
-    if "data_files" not in kwargs and "cache_dir" not in kwargs:
-        try:
-            require_repository(path, "dataset")
-        except NotInCache as error:
-            raise DataError(f"{path}: {error}") from error
     import datasets
 
     # The library draws bars on what is no terminal, too, and for files that load in no time.
@@ -451,7 +470,8 @@ def _load_dataset(path: str, name: str | None = None, **kwargs: Any) -> Any:
         raise DataError(f"{path}: {error}") from error
     except Exception as error:
         cause = error.__cause__ or error
-        raise DataError(f"{kwargs.get('data_files', path)}: {type(cause).__name__}: {cause}") from error
+        message, hint = refusal(error) or (f"{type(cause).__name__}: {cause}", "")
+        raise DataError(f"{kwargs.get('data_files', path)}: {message}", hint) from error
     finally:
         if hide_bars:
             datasets.enable_progress_bars()

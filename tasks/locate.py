@@ -10,6 +10,7 @@ from pathlib import Path
 from ..boundary import Boundary
 from ..downloads import Files
 from ..errors import DataError, UsageError
+from ..hub import repository_folder
 from ..paths import cache_folder
 from ..permissions import Permissions
 from .schema import TaskConfig
@@ -61,8 +62,7 @@ class DataLocations:
 
             # Where the hub's libraries keep what they fetched.
             prepared = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
-            repository = "datasets--" + str(task.dataset_path).replace("/", "--")
-            places = (Path(prepared), Path(constants.HF_HUB_CACHE) / repository)
+            places = (Path(prepared), repository_folder(str(task.dataset_path), "dataset"))
             data = [folder for folder in places if folder.is_dir()]
         return Boundary.of(path, *data, *self.allowed)
 

@@ -52,7 +52,7 @@ def call_bench(hub: Hub, folder: Path, *arguments: str, **environment: str) -> E
     own = {"BENCH_CACHE": str(folder / "cache"), "CAPBENCH_DATA": str(folder / "data"), **environment}
     ended = subprocess.run(
         [sys.executable, "-m", "capbench.cli.main", *arguments], cwd=folder, capture_output=True, text=True,
-        env=hub.environment(folder / "home", **own), timeout=120,
+        env=hub.environment(folder / "home", **own), timeout=280,
     )  # fmt: skip
     return Ended(ended.returncode, ended.stdout, ended.stderr, folder / "runs")
 

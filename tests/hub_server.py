@@ -192,6 +192,8 @@ class Hub:
     def environment(self, home: Path, **more: str) -> dict[str, str]:
         """Return the environment of a process that asks this hub, with a folder as its cache."""
         unset = {"HF_HUB_OFFLINE", "HF_TOKEN", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_DATASETS_OFFLINE"}
+        # Processes that compile torch and transformers first take many times as long.
+        unset.add("PYTHONDONTWRITEBYTECODE")
         inherited = {name: value for name, value in os.environ.items() if name not in unset}
         own = {"HF_ENDPOINT": self.address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
         return {**inherited, **own, "NO_PROXY": "127.0.0.1,localhost", "HF_HUB_DISABLE_TELEMETRY": "1", **more}
@@ -213,7 +215,7 @@ def served_hub(folder: Path) -> Iterator[Hub]:
 
 
 _API = re.compile(
-    r"/api/(?P<kind>model|dataset)s/(?P<name>[\w.-]+(?:/(?!(?:revision|tree|commits|discussions|paths-info)(?:/|$))"
+    r"/api/(?P<kind>model|dataset)s/(?P<name>[\w.-]+(?:/(?!(?:revision|tree|commits|discussions|paths-info|auth-check)(?:/|$))"
     r"[\w.-]+)?)(?:/(?P<call>[a-z-]+)(?:/(?P<rest>.+))?)?"
 )
 _FILE = re.compile(r"/(?P<kind>datasets/)?(?P<name>[\w.-]+(?:/[\w.-]+)?)/resolve/(?P<rest>.+)")
@@ -269,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _repository(self, kind: str, name: str) -> Repository | None:
         """Return a repository that the token may see; where there is none, the answer was sent."""
         if canonical := self.hub.names.get(name):
-            self._send(307, b"", {"Location": self.path.replace(name, canonical, 1)})
+            self._send(307, b"", {"Location": re.sub(rf"/{name}(?=/|$)", f"/{canonical}", self.path, count=1)})
             return None
         repository = self.hub.repositories.get((kind, name))
         if repository is None or (repository.private and not self._may_read(repository)):
@@ -293,6 +295,8 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _describe(self, repository: Repository, call: str, rest: str) -> None:
+        if call == "auth-check":
+            return self._refuse_gated(repository) or self._json({})
         if call == "discussions":
             return self._json({"discussions": [], "count": 0, "start": 0})
         if (at := self._commit(repository, rest or "main")) is None:
@@ -323,8 +327,8 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         commit, name = at
         own = {"X-Repo-Commit": commit}
-        if repository.gated and not self._may_read(repository):
-            return self._refuse(403 if self._token else 401, "GatedRepo", f"Access to {repository.name} is restricted")
+        if self._refuse_gated(repository):
+            return None
         if (file := repository.commits[commit].get(name)) is None:
             return self._refuse(404, "EntryNotFound", "Entry not found", own)
         if not file.is_large:
@@ -333,6 +337,13 @@ class _Handler(BaseHTTPRequestHandler):
         # To another host, as the hub does: clients do not follow it when they ask what a file is.
         elsewhere = self.hub.address.replace("127.0.0.1", "localhost")
         return self._send(302, b"", {**own, **linked, "Location": f"{elsewhere}/large/{file.sha256}"})
+
+    def _refuse_gated(self, repository: Repository) -> bool:
+        """Return whether the token may not have a repository's files, which the answer then says."""
+        refused = repository.gated and not self._may_read(repository)
+        if refused:
+            self._refuse(403 if self._token else 401, "GatedRepo", f"Access to {repository.name} is restricted")
+        return refused
 
     def _content(self, file: File, headers: Mapping[str, str]) -> None:
         content = file.path.read_bytes()

@@ -23,7 +23,7 @@ from ..contracts import Caption, Captioned, Captioner, CaptionRequest, Trainable
 from ..decoding import decoder_of
 from ..decoding.contract import CaptionSample, Decoder, Written
 from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_known, torch_dtype
-from ..hf_checkpoint import versions
+from ..hf_checkpoint import HfSource, versions
 from ..images.handles import ImageHandle, VideoHandle
 from ..images.pipeline import default_workers, read_ahead
 from ..images.reading import UnreadableImage, image_size, read_image, turned
@@ -303,10 +303,10 @@ class HfCaptioner(Captioner):
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere here and the hub is silent, or transformers cannot run it; see ``Model.check``."""
-        if unreachable():
-            trusted = bool(arguments.get("trust_remote_code"))
-            find_captioner(str(arguments["pretrained"]), arguments.get("revision"), trusted)
+        """Raise if it cannot be had, or is here and transformers cannot run it; see ``Model.check``."""
+        pretrained, revision = str(arguments["pretrained"]), arguments.get("revision")
+        if unreachable(HfSource.named(pretrained, revision).path):
+            find_captioner(pretrained, revision, bool(arguments.get("trust_remote_code")))
 
     @property
     def end_ids(self) -> list[int]:

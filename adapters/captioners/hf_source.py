@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AdapterError
-from ...hub import require_repository
 from ..aliases import OWN_CODE
 from ..devices import require_known
 from ..hf_checkpoint import HfSource, require_fit
@@ -30,11 +29,10 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
     """
     source = HfSource.named(pretrained, revision, parts="model and processor")
     with source.reading():
-        require_repository(source.path)
         from transformers import AutoConfig, PreTrainedConfig
         from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-        values, _ = PreTrainedConfig.get_config_dict(source.path, revision=revision)
+        values, _ = PreTrainedConfig.get_config_dict(source.path, revision=source.revision)
     kind = values.get("model_type")
     if kind == "vision-encoder-decoder":
         from .grid_encoder import register
@@ -55,7 +53,7 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
     with source.reading():
         # Where the library has a class, the repository's code is not needed.
         config: Any = AutoConfig.from_pretrained(
-            source.path, revision=revision, trust_remote_code=trust_remote_code and not native
+            source.path, revision=source.revision, trust_remote_code=trust_remote_code and not native
         )
     return replace(source, config=config)
 

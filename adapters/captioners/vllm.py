@@ -21,7 +21,7 @@ from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, stream_in_pieces
 
 _OF_THE_ENGINE = (
-    *("revision", "dtype", "quantization", "tensor_parallel_size"),
+    *("dtype", "quantization", "tensor_parallel_size"),
     *("gpu_memory_utilization", "max_model_len", "seed", "trust_remote_code"),
 )
 """Arguments that the engine takes under the same name."""
@@ -118,6 +118,7 @@ class VllmCaptioner(PretrainedModel, Captioner):
         try:
             vllm: Any = importlib.import_module("vllm")
             settings = {name: getattr(self, name) for name in _OF_THE_ENGINE}
+            settings["revision"] = self._identity.get("commit")
             return vllm.LLM(model=self.pretrained, limit_mm_per_prompt={"image": 1}, **settings)
         except Exception as error:
             # The engine raises errors of any type: no GPU, too little memory, an unknown architecture.

@@ -7,14 +7,14 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...boundary import Boundary
 from ...downloads import Repository, Resource
 from ...errors import AdapterError, did_you_mean
-from ...hub import NotInCache, asked_once, require_repository, unreachable
+from ...hub import NotInCache, asked_once, commit_of, keep_commit, refusal, unreachable
 from ...rows import load_json
 from ..arguments import RANDOM, random_name
 from ..checkpoint_identity import checkpoint_digest
@@ -105,6 +105,7 @@ class OpenClipSource:
         checkpoint: The file with the weights; None where these are random.
         tag: The tag or hub id that it was known by; none for files.
         quick_tag: Whether the tag was trained with QuickGELU, of which open_clip itself only warns.
+        transform: What open_clip knows of the tag's image transform.
     """
 
     model_name: str
@@ -114,17 +115,23 @@ class OpenClipSource:
     checkpoint: Path | None
     tag: str = ""
     quick_tag: bool = False
+    transform: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def quick_gelu(self) -> bool:
         """Whether the weights were trained with QuickGELU, by the tag or the configuration."""
         return self.quick_tag or bool(self.configuration.get("quick_gelu", False))
 
+    @property
+    def folder(self) -> str:
+        """The folder with its configuration; empty where open_clip has it."""
+        return self.model_name.partition("local-dir:")[2]
+
     def loading(self) -> AbstractContextManager[None]:
         """Return what to load in: where a part of it is on a hub that does not answer, that is asked once."""
         ask_nobody_about_code()
         text = self.configuration.get("text_cfg", {})
-        on_hub = self.tag or text.get("hf_model_name") or text.get("hf_tokenizer_name")
+        on_hub = text.get("hf_model_name") or text.get("hf_tokenizer_name")
         return asked_once(on_hub) if on_hub else nullcontext()
 
 
@@ -170,7 +177,8 @@ def require_tag(tag: str, architecture: str | None, repository: str) -> None:
     if architecture is None or tag == RANDOM or Path(tag).expanduser().exists():
         return
     try:
-        require_repository(repository)
+        if repository:
+            commit_of(repository)
     except NotInCache as error:
         name = architecture.replace("/", "-")
         raise AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", _remedy(repository)) from error
@@ -188,31 +196,42 @@ def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClip
             f"pretrained={tag} is neither a tag of architecture {name} nor a file.{did_you_mean(tag, known)}",
             f"Its tags: {', '.join(known) or 'none'}.",
         )
+    repository, _, file = str(entry.get("hf_hub", "")).rpartition("/")
     try:
-        with asked_once(tag):
-            checkpoint = Path(open_clip.download_pretrained(entry))
+        checkpoint = _fetched(repository, file) if repository else Path(open_clip.download_pretrained(entry))
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
-        on_hub = str(entry.get("hf_hub", "")).rpartition("/")[0]
-        remedy = _remedy(on_hub) if on_hub else _DOWNLOAD
-        raise AdapterError(f"open_clip {name}, {tag}: {first_line(error)}", remedy) from error
-    return OpenClipSource(name, tag, name, configuration, checkpoint, tag, bool(entry.get("quick_gelu", False)))
+        why, remedy = refusal(error) or (first_line(error), _remedy(repository) if repository else _DOWNLOAD)
+        raise AdapterError(f"open_clip {name}, {tag}: {why}", remedy) from error
+    is_quick = bool(entry.get("quick_gelu", False))
+    return OpenClipSource(name, str(checkpoint), name, configuration, checkpoint, tag, is_quick, entry)
+
+
+def _fetched(repository: str, file: str = "") -> Path:
+    """Return the file with the weights of a repository, of the commit that its branch stands for."""
+    from open_clip.pretrained import download_pretrained_from_hf
+
+    commit = commit_of(repository)
+    with asked_once(repository):
+        checkpoint = Path(download_pretrained_from_hf(repository, file or None, commit))
+    keep_commit(repository, commit)
+    return checkpoint
 
 
 def _find_on_hub(pretrained: str) -> OpenClipSource:
     model = pretrained.removeprefix(_HUB)
     try:
-        require_repository(model)
-        from open_clip import get_model_config
-        from open_clip.pretrained import download_pretrained_from_hf
+        from huggingface_hub import hf_hub_download
 
+        commit = commit_of(model)
         with asked_once(model):
-            configuration = get_model_config(pretrained) or {}
-            checkpoint = Path(download_pretrained_from_hf(model))
+            folder = Path(hf_hub_download(model, _CONFIGURATION, revision=commit)).parent
+        _fetched(model)
     except Exception as error:
         # Hubs, sockets and files fail in many ways.
-        raise AdapterError(f"open_clip {pretrained}: {first_line(error)}", _remedy(model)) from error
-    return OpenClipSource(pretrained, None, model, configuration, checkpoint, pretrained)
+        why, remedy = refusal(error) or (first_line(error), _remedy(model))
+        raise AdapterError(f"open_clip {pretrained}: {why}", remedy) from error
+    return replace(_find_in_folder(folder), name=model, tag=pretrained)
 
 
 def _remedy(name: str) -> str:
@@ -453,10 +472,11 @@ class OpenClipEncoder(OpenClipTowers):
 
     @classmethod
     def check(cls, arguments: Mapping[str, Any]) -> None:
-        """Raise if it is nowhere on this machine, and the hub does not answer; see ``Model.check``."""
-        if unreachable():
-            pretrained, architecture = str(arguments["pretrained"]), arguments.get("architecture")
-            require_tag(pretrained, architecture, arguments.get("source", ""))
+        """Raise if it is nowhere on this machine, and cannot be had from the hub; see ``Model.check``."""
+        pretrained, architecture = str(arguments["pretrained"]), arguments.get("architecture")
+        repository = arguments.get("source", "")
+        require_tag(pretrained, architecture, repository)
+        if unreachable(repository):
             find_source(pretrained, architecture)
 
     @classmethod
@@ -528,6 +548,7 @@ def _load(
                 pretrained_text=source.checkpoint is not None,
                 force_quick_gelu=quick_gelu,
                 quick_gelu=quick_gelu,
+                force_preprocess_cfg=dict(source.transform),
             )
         if state is not None:
             model.load_state_dict(state)
@@ -577,9 +598,21 @@ def _tokenizer(source: OpenClipSource, context_length: int | None = None) -> Any
     import open_clip
 
     text = source.configuration.get("text_cfg", {})
+    if name := text.get("hf_tokenizer_name"):
+        settings = {
+            "context_length": context_length or text.get("context_length", CONTEXT),
+            **text.get("tokenizer_kwargs", {}),
+        }
+        # A folder has its own. A configuration is data: it does not decide that code in its folder runs.
+        place = name if source.tag else source.folder or name
+        revision = None if Path(place).is_dir() else commit_of(place)
+        return open_clip.tokenizer.HFTokenizer(
+            place,
+            tokenizer_mode=text.get("tokenizer_mode"),
+            revision=revision,
+            **{**settings, "trust_remote_code": False},
+        )
     # Of these open_clip makes another one than OpenAI's.
-    if text.keys() & {"hf_tokenizer_name", "tokenizer_kwargs"} or "siglip" in source.model_name.lower():
-        # A configuration is data: it does not decide that code in its folder runs.
-        trusted: dict[str, Any] = {"trust_remote_code": False} if "hf_tokenizer_name" in text else {}
-        return open_clip.get_tokenizer(source.model_name, context_length=context_length, **trusted)
+    if "tokenizer_kwargs" in text or "siglip" in source.model_name.lower():
+        return open_clip.get_tokenizer(source.model_name, context_length=context_length)
     return clip_tokenizer(context_length or text.get("context_length", CONTEXT))

@@ -304,7 +304,8 @@ def _find(path: Path, source: str) -> Path:
     raise AdapterError(
         f"checkpoint {path}: there is no such file" + (f", nor in {in_cache}." if path.name == str(path) else "."),
         f"'bench fetch MODEL' fetches it; it comes from {source or 'the README of github.com/aimagelab/pacscore'}. Or "
-        f"put it into {in_cache}, or name it with --model_args checkpoint=FILE.",
+        f"put it into {in_cache}, or name it: checkpoint=FILE in --encoder_args, or in --model_args where it is the "
+        "--model.",
     )
 
 

@@ -167,7 +167,7 @@ class HfJudge(PretrainedModel, Judge):
 
         trusted = {"trust_remote_code": self.trust_remote_code}
         device = find_device(self.device)
-        source = find_source(self.pretrained, self.revision, **trusted)
+        source = find_source(self.pretrained, self._identity.get("commit"), **trusted)
         sees = source.config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
         kind = "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
         dtype = self.dtype if self.dtype == "auto" else torch_dtype(self.dtype)

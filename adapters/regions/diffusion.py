@@ -10,6 +10,7 @@ from typing import Any
 
 from ...downloads import Repository, Resource
 from ...errors import AdapterError, extra
+from ...hub import asked_once, keep_commit
 from ..checkpoint_identity import checkpoint_digest, hub_commit
 from ..checkpoints import first_line
 from ..devices import PRECISIONS, find_device, require_known, torch_dtype, torch_version
@@ -54,13 +55,19 @@ class DiffusionPainter(Painter):
         sides = {"height": self.side, "width": self.side}
         settings = {"num_inference_steps": self.steps, "guidance_scale": self.guidance, **sides}
         self._settings = {key: value for key, value in settings.items() if value is not None}
+        self._commit = None
+        if not Path(self.pretrained).expanduser().is_dir():
+            self._commit = hub_commit(self.pretrained, self.revision)
         try:
-            pipeline = diffusers.AutoPipelineForText2Image.from_pretrained(
-                self.pretrained, revision=self.revision, torch_dtype=torch_dtype(self.dtype)
-            )
+            with asked_once(self.pretrained):
+                pipeline = diffusers.AutoPipelineForText2Image.from_pretrained(
+                    self.pretrained, revision=self._commit, torch_dtype=torch_dtype(self.dtype)
+                )
         except Exception as error:
             # The library raises errors of any type: no network, no such model, a damaged file.
             raise AdapterError(f"{self.pretrained}: {first_line(error)}", _REMEDY) from error
+        if self._commit:
+            keep_commit(self.pretrained, self._commit)
         pipeline.set_progress_bar_config(disable=True)
         self._pipeline = pipeline.to(self._device)
 
@@ -102,9 +109,9 @@ class DiffusionPainter(Painter):
         return painted
 
     def _checkpoint(self) -> str:
+        if self._commit:
+            return f"{self.pretrained}@{self._commit}"
         folder = Path(self.pretrained).expanduser()
-        if not folder.is_dir():
-            return f"{self.pretrained}@{hub_commit(self.pretrained, self.revision)}"
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         return "; ".join(f"{path.relative_to(folder)} {checkpoint_digest(path)}" for path in files)
 

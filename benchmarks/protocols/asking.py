@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from ...adapters import Caption, Captioned, Captioner, CaptionRequest, FrameSampling
+from ...adapters import Caption, Captioned, Captioner, CaptionRequest, FrameSampling, ImageHandle
+from ...adapters.images.handles import digests
 from ...errors import DataError, UsageError
+from ...tasks.row_images import RowImage
 from ..inputs.asking import answers, merged
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.items import text_fault
@@ -89,6 +91,14 @@ def _asked(job: Job, requests: Iterable[Sequence[CaptionRequest]]) -> Iterator[C
         before += len(some)
 
 
+def _picture(request: CaptionRequest) -> bytes:
+    """Return the hash of a picture that the row of its document holds; nothing where the row names a file."""
+    pixels = request.pixels
+    if not (isinstance(pixels, ImageHandle) and isinstance(pixels.source, RowImage)):
+        return b""
+    return str(*digests([pixels])).encode()
+
+
 class RequestLog:
     """Counts the requested documents and their answers.
 
@@ -120,7 +130,8 @@ class RequestLog:
         """Count documents, record those without an answer, and yield documents with their captions."""
         self.asked += len(documents)
         for number, document in enumerate(documents):
-            identity, content, answer = document.request.id, document.content(), captioned.captions.get(number)
+            identity, answer = document.request.id, captioned.captions.get(number)
+            content = document.content() + _picture(document.request)
             self._documents.update(content)
             if number in captioned.absent:
                 self._absent_count += 1

@@ -91,10 +91,10 @@ class Record(RecordEntry):
     """Usage of the judge in this process; only where a metric has one."""
     data_checks: list[RecordedCheck]
     data_origin: str
-    """Names of the files or of the folder, or the hub id, of the documents; no path of the machine."""
+    """Names of the files or of the folder of the documents, or ``hub:OWNER/NAME@COMMIT``; no path of the machine."""
     documents_hash: Sha256 | None = None
-    """Where a model wrote the captions: hash of its documents (ids, references, objects), equal for runs of all models
-    over the same data; else null."""
+    """Where a model wrote the captions: hash of its documents (ids, references, objects, pictures that rows hold),
+    equal for runs of all models over the same data; else null."""
     redistribution: Literal["full", "scores"] = "full"
     """What the terms of the task's data allow to redistribute: runs with full samples, or with scores alone."""
     samples: SampleContent = "scores"

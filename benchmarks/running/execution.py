@@ -199,6 +199,6 @@ def score_over_shards(
             job = replace(job, asking=partial(mapped.ask, "captioner"))
         if plan.protocol.needs_encoder:
             job = replace(job, encoding=partial(mapped.ask, "encoder"))
-    hash_images = plan.encoder is not None or plan.looks_at_images
+    hash_images = plan.encoder is not None or plan.reads_images
     scored = mapped.score(shards or plan.protocol.collect(job, failures), failures, hash_images, total)
     return replace(scored, facts={**facts_of_loaded(job.models), **mapped.model_facts()})

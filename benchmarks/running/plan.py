@@ -79,6 +79,11 @@ class PlannedRun:
         """Whether the run reads images or videos."""
         return self.protocol.needs_encoder or any("image" in planned.metric.needs for planned in self.metrics)
 
+    @property
+    def reads_images(self) -> bool:
+        """Whether the protocol, a metric or the captioner reads images or videos."""
+        return self.looks_at_images or (self.captioner is not None and not self.captioner.is_recorded)
+
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: the steps of the run."""
         from ..tables.text import html_output, html_table

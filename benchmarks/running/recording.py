@@ -161,8 +161,7 @@ def _fingerprint_parts(outcome: RunOutcome) -> dict[str, Any]:
     """Return what decides the numbers: not the machine's folders, but hashes of the files that are read."""
     plan, task, settings, corpus = outcome.plan, outcome.plan.task, outcome.job.settings, outcome.scored.corpus
     captioner, encoder, judge = map(outcome.scored.facts.get, ROLES)
-    # Without an encoder, no number depends on images.
-    images_hash = corpus.images_hash if plan.encoder else None
+    images_hash = corpus.images_hash if plan.encoder or plan.reads_images else None
     return {
         "task": {"name": task.task, **task.fingerprint(), "protocol": plan.protocol.fingerprint()},
         "data": corpus.data_hash,

@@ -74,7 +74,7 @@ def run(
 
     job = prepare(plan, settings, models, locations=locations, cache=store, progress=progress)
     job = replace(job, shard=execution.shard_rows or job.shard)
-    if _reads_images(plan) and not may_read_one_image(job) and job.pixels.outside:
+    if plan.reads_images and not may_read_one_image(job) and job.pixels.outside:
         raise job.pixels.outside
     laps.append(perf_counter())
 
@@ -115,13 +115,8 @@ def run(
             computed=store.computed - computed,
         )
         written = _write(outcome, samples, output, samples_hold)
-        outside = job.pixels.outside if _reads_images(plan) else None
+        outside = job.pixels.outside if plan.reads_images else None
         return replace(written, outside=outside.in_one_line) if outside else written
-
-
-def _reads_images(plan: PlannedRun) -> bool:
-    """Return whether the protocol, a metric or a captioner reads images."""
-    return plan.looks_at_images or (plan.captioner is not None and not plan.captioner.is_recorded)
 
 
 def prepare(
@@ -147,7 +142,7 @@ def prepare(
         DataError: The data is missing or wrong.
     """
     documents = load_documents(plan.task, plan.path, locations)
-    shard = SHARD_OF_IMAGES if _reads_images(plan) else SHARD
+    shard = SHARD_OF_IMAGES if plan.reads_images else SHARD
     scores_pairs = plan.encoder is not None and plan.encoder.family == PAIRWISE
     return Job(
         plan.task,

@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...adapters.checkpoint_identity import checkpoint_digest, hub_commit
+from ...adapters.checkpoint_identity import checkpoint_digest
 from ...adapters.checkpoints import first_line
 from ...adapters.devices import TOO_LARGE, BatchSize
 from ...adapters.hf_checkpoint import loading
 from ...downloads import Repository
 from ...errors import AdapterError, MetricError
-from ...hub import asked_once, unreachable
+from ...hub import NotInCache, asked_once, commit_of, keep_commit, refusal, unreachable
 
 if TYPE_CHECKING:
     import torch
 
 _KEPT = (".json", ".txt", ".model", ".safetensors", ".bin")
-_COMMITS: dict[tuple[str, str | None], str] = {}
-"""Name on the hub to its commit, which is loaded from then on, even if the branch moves."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,14 @@ class Checkpoint:
                     "Name a folder that save_pretrained of transformers wrote.",
                 )
             return
-        if not self.is_here() and (reason := unreachable()):
+        try:
+            if not self.is_here():
+                self._commit()
+        except NotInCache as error:
             raise MetricError(
-                f"{self.role} '{self.name}' is neither a folder nor in the hub's cache, and {reason}.", self.remedy
-            )
+                f"{self.role} '{self.name}' is neither a folder nor in the hub's cache, and {unreachable(self.name)}.",
+                self.remedy,
+            ) from error
 
     def is_here(self) -> bool:
         """Tell whether it is a folder, or in the hub's cache.
@@ -98,16 +100,35 @@ class Checkpoint:
         """
         if self.folder is not None:
             return f"sha256 {self._digest(self.folder)}"
-        key = (self.name, self.revision)
-        if key not in _COMMITS:
-            try:
-                # First the configuration, as a refusal of the hub is remembered.
+        try:
+            if not self.is_here():
+                # So that it is noted in the cache, even where nothing is left to be done with it.
                 self.load("AutoConfig")
-                _COMMITS[key] = hub_commit(self.name, self.revision)
-            except (MetricError, AdapterError):
-                # It could not be had, so nothing was made with it.
-                return "not loaded"
-        return f"commit {_COMMITS[key]}"
+            return f"commit {self._commit()}"
+        except (MetricError, NotInCache):
+            # It could not be had, so nothing was made with it.
+            return "not loaded"
+
+    def _commit(self) -> str | None:
+        """Return the commit to load; None of a folder.
+
+        Raises:
+            MetricError: The hub refuses.
+            NotInCache: It does not answer, and its cache lacks the checkpoint.
+        """
+        if self.folder is not None:
+            return None
+        try:
+            return commit_of(self.name, self.revision)
+        except NotInCache:
+            raise
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: Exception) -> MetricError:
+        refused = None if self.folder else refusal(error)
+        message, hint = refused or (first_line(error), self.remedy)
+        return MetricError(f"{self.role} '{self.name}': {message}", hint)
 
     def _digest(self, folder: Path) -> str:
         digest = hashlib.sha256()
@@ -128,14 +149,19 @@ class Checkpoint:
         """
         import transformers
 
-        revision = _COMMITS.get((self.name, self.revision), self.revision)
         try:
+            revision = self._commit()
             with loading(self.path):
                 # Pickled weights are read as tensors alone (weights_only is the library's default).
-                return getattr(transformers, class_name).from_pretrained(self.path, revision=revision, **arguments)
+                part = getattr(transformers, class_name).from_pretrained(self.path, revision=revision, **arguments)
+        except MetricError:
+            raise
         except Exception as error:
             # Libraries raise errors of any type: no network, no such model, a damaged file.
-            raise MetricError(f"{self.role} '{self.name}': {first_line(error)}", self.remedy) from error
+            raise self._fault(error) from error
+        if revision:
+            keep_commit(self.name, revision, is_whole=class_name.startswith("AutoModel"))
+        return part
 
     def file(self, name: str) -> Path | None:
         """Return where one of its files is, or None if it has no such file."""
@@ -148,7 +174,7 @@ class Checkpoint:
             cached = cached_file(
                 self.name,
                 name,
-                revision=self.revision,
+                revision=self._commit(),
                 _raise_exceptions_for_missing_entries=False,
                 _raise_exceptions_for_connection_errors=False,
             )

@@ -58,7 +58,9 @@ def test_encoder_of_the_hub_has_its_commit_in_the_fingerprint(hub_cache: Path, t
     arrive(hub_cache, "some/clip", tiny_clip.hf_folder)
     encoder = HfClipEncoder("some/clip", device="cpu")
     assert encoder.fingerprint()["checkpoint"] == f"some/clip@{COMMIT}"
-    # The branch moves; the model that was loaded stays what it is.
+    # The branch moves; what this process loads stays what it is, unless another commit is named.
     arrive(hub_cache, "some/clip", tiny_clip.hf_folder, "f" * 40)
     assert encoder.fingerprint()["checkpoint"] == f"some/clip@{COMMIT}"
-    assert HfClipEncoder("some/clip", device="cpu").fingerprint()["checkpoint"] == f"some/clip@{'f' * 40}"
+    assert HfClipEncoder("some/clip", device="cpu").fingerprint()["checkpoint"] == f"some/clip@{COMMIT}"
+    other = HfClipEncoder("some/clip", revision="f" * 40, device="cpu")
+    assert other.fingerprint()["checkpoint"] == f"some/clip@{'f' * 40}"

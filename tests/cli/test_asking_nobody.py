@@ -68,7 +68,7 @@ def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let the hub's libraries take it that they may ask, and have nothing in their cache."""
     import datasets.config
 
-    monkeypatch.setattr(hub, "_ANSWERS", {})
+    monkeypatch.setattr(hub, "_SILENT", {})
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)

@@ -173,3 +173,8 @@ def test_metrics_and_adapters_without_a_docstring_or_source_are_listed(bench, us
         assert "undocumented" in bench("ls", "adapters").out
     finally:
         del adapters._entries["undocumented"]
+
+
+def test_download_that_is_not_allowed_does_not_say_that_it_fetches(bench):
+    refused = bench("data", "winoground", "--download").failed(1, "nothing of it may be fetched")
+    assert "fetching into" not in refused.out + refused.err

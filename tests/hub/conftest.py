@@ -36,7 +36,17 @@ def bench(hub: Hub, tmp_path: Path, words: dict[str, str]) -> Bench:
 
 @pytest.fixture(scope="session")
 def t5(made_once: Callable[..., Path]) -> Path:
-    return made_once("t5", make_t5)
+    """A T5 with pickled weights, as the released one has."""
+
+    def make(folder: Path) -> None:
+        import torch
+        from safetensors.torch import load_file
+
+        weights = make_t5(folder) / "model.safetensors"
+        torch.save(load_file(weights), folder / "pytorch_model.bin")
+        weights.unlink()
+
+    return made_once("pickled_t5", make)
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_a_plain_name_is_looked_for_in_the_cache_folder(pac_s_plus, tmp_path, mo
     with pytest.raises(AdapterError, match="no such file, nor in") as caught:
         PacEncoder("mine.pth", device="cpu")
     assert str(tmp_path / "checkpoints") in caught.value.hint
-    assert "--model_args checkpoint=FILE" in caught.value.hint
+    assert "checkpoint=FILE in --encoder_args" in caught.value.hint
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "mine.pth").write_bytes(pac_s_plus.read_bytes())
     assert PacEncoder("mine.pth", device="cpu").name == "mine"

@@ -15,9 +15,8 @@ NAME = "some/bert"
 
 @pytest.fixture
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the hub, and nothing remembered of it."""
+    """An empty cache of the hub."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("capbench.metrics.vectors.checkpoints._COMMITS", {})
     return tmp_path / "hub"
 
 
