@@ -28,6 +28,8 @@ def known_as_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         paths = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + paths)
         monkeypatch.setattr(constants, "ENDPOINT", address)
+        # Functions of the library ask by an object that keeps the address of the first hub.
+        monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
