@@ -98,11 +98,11 @@ def _asked(name: str, revision: str, kind: Kind) -> str | None:
 
     endpoint = constants.ENDPOINT
     try:
-        told = HfApi().repo_info(name, repo_type=kind, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-        if told.gated:
+        info = HfApi().repo_info(name, repo_type=kind, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        if info.gated:
             # Anyone is told of it; who may have its files is another question.
             HfApi().auth_check(name, repo_type=kind)
-        return told.sha
+        return info.sha
     except HfHubHTTPError as error:
         if not _is_passing(error.response.status_code):
             raise
@@ -170,9 +170,9 @@ def refusal(error: BaseException | None) -> tuple[str, str] | None:
 def repository_folder(name: str, kind: Kind) -> Path:
     """Return where the hub's cache keeps a repository."""
     from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
 
-    return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=name, repo_type=kind))
+    # As its library names it, which refuses names that are none of a repository.
+    return Path(constants.HF_HUB_CACHE, f"{kind}s--{name.replace('/', '--')}")
 
 
 def _cached_commit(name: str, revision: str, kind: Kind) -> str | None:
