@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -36,13 +37,19 @@ def bench(hub: Hub, tmp_path: Path, words: dict[str, str]) -> Bench:
 
 @pytest.fixture(scope="session")
 def t5(made_once: Callable[..., Path]) -> Path:
-    """A T5 with pickled weights, as the released one has."""
+    return made_once("t5", make_t5)
+
+
+@pytest.fixture(scope="session")
+def pickled_t5(made_once: Callable[..., Path], t5: Path) -> Path:
+    """The same with pickled weights, which transformers would have converted by the hub."""
 
     def make(folder: Path) -> None:
         import torch
         from safetensors.torch import load_file
 
-        weights = make_t5(folder) / "model.safetensors"
+        shutil.copytree(t5, folder, dirs_exist_ok=True)
+        weights = folder / "model.safetensors"
         torch.save(load_file(weights), folder / "pytorch_model.bin")
         weights.unlink()
 
@@ -50,10 +57,10 @@ def t5(made_once: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def headline(hub: Hub, tmp_path: Path, tiny_llava: Path, t5: Path) -> Hub:
+def headline(hub: Hub, tmp_path: Path, tiny_llava: Path, pickled_t5: Path) -> Hub:
     """The hub with what ``bench run --model llava-1.5 --task detailcaps`` asks for."""
     hub.add(LLAVA, tiny_llava)
-    hub.add(FACTUAL, t5)
+    hub.add(FACTUAL, pickled_t5)
     hub.add(MPNET, find_minilm())
     hub.add(DETAILCAPS, write_detailcaps(tmp_path / "detailcaps"), "dataset")
     return hub
