@@ -251,7 +251,10 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
         others = [str(arguments[key]) for key in ("architecture", "pretrained") if key in arguments]
         name = str(arguments.get("name") or " ".join([spec.name, *others]))
         if others:
-            spec = replace(spec, source="", own_code=False, fetch=None, printed_as={}, published_as={})
+            own = {key: value for key, value in spec.arguments.items() if key != "revision"}
+            spec = replace(
+                spec, arguments=own, source="", own_code=False, fetch=None, printed_as={}, published_as={}
+            )  # fmt: skip
         return _marked(replace(spec, name=name, arguments={**spec.arguments, **arguments}))
     if adapter := _adapter_of_folder(Path(model).expanduser()):
         return resolve_model(adapter, {"name": Path(model).name, "pretrained": model, **arguments})

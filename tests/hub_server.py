@@ -134,7 +134,7 @@ class Hub:
 
     def add(
         self, name: str, folder: Path, kind: Kind = "model", branch: str = "main", gated: bool = False,
-        private: bool = False,
+        private: bool = False, commit: str = "",
     ) -> str:  # fmt: skip
         """Commit a folder's files as the whole content of a branch, and return the commit; the same for the same files.
 
@@ -145,6 +145,7 @@ class Hub:
             branch: Where the commit goes.
             gated: Whether its files are for tokens alone that may read it.
             private: Whether it is shown to those alone.
+            commit: What the commit is called; by default by its files.
         """
         files: dict[str, File] = {}
         for path in sorted(folder.rglob("*")):
@@ -154,7 +155,7 @@ class Hub:
         repository = self.repositories.setdefault((kind, name), Repository(name, kind))
         repository.gated, repository.private = gated, private
         content = "".join(f"{path} {file.oid}\n" for path, file in files.items())
-        commit = _sha1(f"{kind} {name}\n{content}".encode())
+        commit = commit or _sha1(f"{kind} {name}\n{content}".encode())
         repository.commits[commit] = files
         repository.branches[branch] = commit
         return commit

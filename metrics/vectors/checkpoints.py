@@ -19,6 +19,12 @@ from ...hub import NotInCache, asked_once, commit_of, keep_commit, refusal, unre
 if TYPE_CHECKING:
     import torch
 
+PINNED = {
+    "FacebookAI/roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
+    "roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
+    "sentence-transformers/all-mpnet-base-v2": "e8c3b32edf5434bc2275fc9bab85f82640a19130",
+}
+"""Name on the hub to the commit that is loaded unless a revision is named; other names stand for their branch main."""
 _KEPT = (".json", ".txt", ".model", ".safetensors", ".bin")
 
 
@@ -30,13 +36,16 @@ class Checkpoint:
         role: Its name in messages ("CAPTURE's text encoder").
         setting: The metric's setting that names it.
         name: A folder that ``save_pretrained`` wrote, or a name on the hub.
-        revision: Branch, tag or commit on the hub.
+        revision: Branch, tag or commit on the hub; that of :data:`PINNED` unless one is named.
     """
 
     role: str
     setting: str
     name: str
     revision: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "revision", self.revision or PINNED.get(self.name))
 
     @property
     def folder(self) -> Path | None:

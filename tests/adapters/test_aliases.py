@@ -129,6 +129,10 @@ def test_other_weights_than_an_aliass_own_come_from_elsewhere():
     assert resolve_model("rn50.cc12m", "dtype=bf16").source == own == "timm/resnet50_clip.cc12m"
     assert resolve_model("rn50.cc12m", "pretrained=yfcc15m").source == ""
     assert resolve_model("rn50.cc12m", "architecture=RN101").source == ""
+    pinned = "clip-vit-base-patch32"
+    assert (
+        "revision" in resolve_model(pinned).arguments.keys() - resolve_model(pinned, "pretrained=a/b").arguments.keys()
+    )
 
 
 def test_every_tag_of_open_clip_is_a_model_by_its_architecture():

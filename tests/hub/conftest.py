@@ -12,6 +12,8 @@ from hub_runs import DETAILCAPS, FACTUAL, LLAVA, MPNET, Bench, call_bench, write
 from hub_server import Hub, served_hub
 from tiny_capture import find_minilm, make_nltk_data, make_t5, make_wordnet
 
+from capbench.metrics.vectors.checkpoints import PINNED
+
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
@@ -61,6 +63,6 @@ def headline(hub: Hub, tmp_path: Path, tiny_llava: Path, pickled_t5: Path) -> Hu
     """The hub with what ``bench run --model llava-1.5 --task detailcaps`` asks for."""
     hub.add(LLAVA, tiny_llava)
     hub.add(FACTUAL, pickled_t5)
-    hub.add(MPNET, find_minilm())
+    hub.add(MPNET, find_minilm(), commit=PINNED[MPNET])
     hub.add(DETAILCAPS, write_detailcaps(tmp_path / "detailcaps"), "dataset")
     return hub
