@@ -226,7 +226,7 @@ def resolve_call(
             for metric in unable:
                 missing.add(metric.require, metric.fetched_by)
     for spec in (getattr(models, role) for role in loads):
-        if spec is not None:
+        if spec is not None and not spec.is_recorded:
             fatal.add(spec.check, spec.fetched_by)
     if fatal.errors:
         raise Missing(fatal.errors + tolerable.errors, fatal.names + tolerable.names).as_error()
