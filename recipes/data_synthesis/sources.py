@@ -172,13 +172,17 @@ def _of_dci(folder: Path) -> Iterator[PipelineRow | BadRow]:
 def _of_task(
     name: str, output: Path | None, include_path: Sequence[str | Path], allow_outside: Sequence[str | Path]
 ) -> Iterator[PipelineRow | BadRow]:
-    """Yield a row per document, with its ``references`` and ``boxes`` if the task has them."""
+    """Yield a row per document, with its ``references`` and ``boxes`` if the task has them; or one per entry of it.
+
+    Those of an image's entries have ``captions``, the ``box`` of the entry's crop, or null, and the image's id as
+    ``group``.
+    """
     try:
         task, path = only_task(build_index(include_path), name, "--data")
     except UsageError as error:
         raise UsageError(f"--data {name}: not a folder, a file or a task: {error.message}", error.hint) from error
     locations = DataLocations.from_environment({}, allow_outside)
-    for row in walked(task, path, locations, "doc_to_target", "doc_to_boxes"):
+    for row in walked(task, path, locations, "doc_to_target", "doc_to_boxes", "doc_to_entries"):
         if isinstance(row, BadRow):
             yield row
             continue
@@ -190,9 +194,15 @@ def _of_task(
         if "doc_to_boxes" in document:
             values["boxes"] = [list(map(float, box)) for box in document["doc_to_boxes"]]
         try:
-            yield PipelineRow(identity, image and _file_of(image, identity, output), values)
+            file = image and _file_of(image, identity, output)
         except OSError as error:
             yield BadRow(identity, str(error))
+            continue
+        if "doc_to_entries" not in document:
+            yield PipelineRow(identity, file, values)
+        for at, entry in enumerate(document.get("doc_to_entries", ())):
+            of_entry = {"captions": entry.get("captions"), "box": entry.get("box"), "group": identity}
+            yield PipelineRow(f"{identity}|{entry.get('key', at)}", file, of_entry)
 
 
 def _file_of(handle: ImageHandle, identity: str, output: Path | None) -> Path | None:

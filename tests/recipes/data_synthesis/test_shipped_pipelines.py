@@ -20,6 +20,7 @@ from tiny_regions import make_tiny_owlv2, make_tiny_painter, make_tiny_sam
 
 from capbench.cli.main import main
 from capbench.metrics.capture import nltk_text
+from capbench.recipes.training.rows import collect
 
 pytestmark = pytest.mark.costly
 
@@ -62,13 +63,13 @@ def _nltk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     nltk_text._models.cache_clear()
 
 
-def made(pipeline: str, data: Path, out: Path, *changes: str) -> dict[str, Any]:
+def made(pipeline: str, data: Path | str, out: Path, *changes: str) -> dict[str, Any]:
     """Carry out a pipeline on a processor, and return its report."""
     assert main(command(pipeline, data, out, *changes)) == 0
     return json.loads((out / "report.json").read_text(encoding="utf-8"))
 
 
-def command(pipeline: str, data: Path, out: Path, *changes: str) -> list[str]:
+def command(pipeline: str, data: Path | str, out: Path, *changes: str) -> list[str]:
     sets = [part for change in changes for part in ("--set", change)]
     return ["make", pipeline, "--data", str(data), "--output", str(out), *sets]
 
@@ -210,3 +211,14 @@ def test_spacy_negatives(tmp_path: Path, tiny_spacy: Path):
     ]  # fmt: skip
     assert stage_of(report, "spacy_negatives")["counts"] == {"unchanged": 1}
     assert list(stage_of(report, "spacy_negatives")["unmade"]) == ["2"]
+
+
+def test_spacy_negatives_of_entries_of_images(tmp_path: Path, tiny_spacy: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path))
+    make_tiny_dci(tmp_path / "dci")
+    columns = "output.columns={captions: captions, negatives: negatives, box: box, group: group}"
+    stage = f"stages.spacy_negatives.pipeline={tiny_spacy}"
+    made("spacy_negatives", "dci_full_all_neg", tmp_path / "out", stage, columns)
+    trained_on = collect(rows_of(tmp_path / "out"), "rows", tmp_path / "out").rows
+    assert len({row.group for row in trained_on}) > 1 and any(row.image.box for row in trained_on)
+    assert all(len(row.negatives) == 1 for row in trained_on)
