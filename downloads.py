@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .atomic_files import write_whole, written_whole
 from .errors import BenchError, DataError, writing
-from .hub import asked_once, commit_of, refusal, unreachable
+from .hub import NotInCache, asked_once, commit_of, refusal, unreachable
 from .paths import is_file
 from .progress import Progress, Reporter
 
@@ -38,6 +38,7 @@ SUMS = "SHA256SUMS"
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
 _RESUME = "Run the same command again to resume the download."
+_MIRRORED = "Try again where the hub can be reached; HF_ENDPOINT names a mirror."
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -203,7 +204,8 @@ class Files:
 
     def pieces(self) -> list[Piece]:
         """Return the files that are not here; see ``Resource.pieces``."""
-        if self.find and self.is_here():
+        unasked = any(download.hub for download in self.source.downloads) and unreachable()
+        if (self.find or unasked) and self.is_here():
             return []
         downloads = [single for download in self.source.downloads for single in _matching(download)]
         return [piece for download in downloads if (piece := self._piece(download))]
@@ -255,6 +257,11 @@ class Repository:
     def title(self) -> str:
         """What it is called."""
         return f"hub model {self.name}"
+
+    @property
+    def argument(self) -> str:
+        """What ``bench fetch`` is given to get it."""
+        return f"{self.name}@{self.revision}" if self.revision else self.name
 
     def is_here(self) -> bool:
         """Tell whether the hub's cache has something of it."""
@@ -324,7 +331,7 @@ def _repository(name: str, kind: Literal["model", "dataset"], revision: str | No
 
     title = f"hub {'data set' if kind == 'dataset' else kind} {name}"
     if reason := unreachable(name):
-        raise DataError(f"{title}: {reason}", "Try again where the hub can be reached; HF_ENDPOINT names a mirror.")
+        raise DataError(f"{title}: {reason}", _MIRRORED)
     with _asking(title):
         info: Any = HfApi().repo_info(name, repo_type=kind, revision=revision, files_metadata=True)
     stated = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
@@ -355,7 +362,8 @@ def _asking(title: str) -> Iterator[None]:
     except Exception as error:
         # The library raises errors of any type: no network, no such file, no access.
         said = str(error).strip().partition("\n")[0]
-        message, hint = refusal(error) or (f"{type(error).__name__}: {said}", _RESUME)
+        fault = (said, _MIRRORED) if isinstance(error, NotInCache) else (f"{type(error).__name__}: {said}", _RESUME)
+        message, hint = refusal(error) or fault
         raise DataError(f"{title}: {message}", hint) from error
 
 
@@ -424,7 +432,8 @@ def _opened(address: str, start: int = 0) -> Iterator[http.client.HTTPResponse |
             raise DataError(said, f"{MIRROR} may name a mirror, or put the file there yourself.") from error
         yield None
     except (OSError, http.client.HTTPException) as error:
-        raise DataError(f"{address}: {getattr(error, 'reason', error)}", _RESUME) from error
+        remedy = _RESUME if start else f"Try again later; {MIRROR} may name a mirror, or put the file there yourself."
+        raise DataError(f"{address}: {getattr(error, 'reason', error)}", remedy) from error
 
 
 def _size_of(url: str) -> int | None:

@@ -84,7 +84,7 @@ def commit_of(name: str, revision: str | None = None, kind: Kind = "model") -> s
     commit = None if unreachable(name) or asks_nobody() else _asked(name, revision, kind)
     commit = commit or _cached_commit(name, revision, kind)
     if commit is None and (reason := unreachable(name)):
-        raise NotInCache(_not_in_cache(reason))
+        raise NotInCache(_not_in_cache(reason, revision))
     if commit is None:
         # A command that asks nobody takes it that the hub has what this machine lacks.
         return revision
@@ -184,6 +184,19 @@ def _cached_commit(name: str, revision: str, kind: Kind) -> str | None:
     return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None
 
 
+def commit_of_copy(file: Path) -> str:
+    """Return the commit that the hub's library noted of a file that it fetched into a folder; empty without a note.
+
+    A file that was changed since has none.
+    """
+    for folder in file.absolute().parents:
+        note = folder / ".cache/huggingface/download" / f"{file.absolute().relative_to(folder)}.metadata"
+        if note.is_file():
+            commit, *_, fetched = note.read_text(encoding="utf-8").split()
+            return commit if file.stat().st_mtime - 1 <= float(fetched) else ""
+    return ""
+
+
 def keep_commit(name: str, commit: str, kind: Kind = "model", is_whole: bool = True) -> None:
     """Note in the hub's cache what a branch stands for, as the libraries do not that are asked for a commit.
 
@@ -206,8 +219,9 @@ def keep_commit(name: str, commit: str, kind: Kind = "model", is_whole: bool = T
                 ref.write_text(commit, encoding="utf-8")
 
 
-def _not_in_cache(reason: str) -> str:
-    return f"it is not in the hub's cache, and {reason}"
+def _not_in_cache(reason: str, revision: str = _MAIN) -> str:
+    subject = "it" if revision == _MAIN else f"its revision {revision}"
+    return f"{subject} is not in the hub's cache, and {reason}"
 
 
 @contextmanager

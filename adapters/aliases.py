@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from ..access import Request, linked_outside, requests_of, require_permitted
-from ..downloads import Files, FileSource, Resource
+from ..downloads import Files, FileSource, Repository, Resource
 from ..errors import AdapterError, UsageError, did_you_mean
 from ..paths import checkpoint_folder, is_file
 from ..permissions import permitted, runs_code
@@ -138,7 +138,10 @@ class ModelSpec:
 
     def fetched_by(self) -> str:
         """Return what ``bench fetch`` is given to get its weights; empty where these are named in another way."""
-        return self.name if self.name in list_aliases() and self.resources() else ""
+        if not (parts := self.resources()):
+            return ""
+        of_hub = (part.argument for part in parts if isinstance(part, Repository))
+        return self.name if self.name in list_aliases() else next(of_hub, "")
 
     @property
     def runs_remote_code(self) -> bool:

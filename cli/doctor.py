@@ -142,8 +142,11 @@ def _checkpoint(subject: str, checkpoint: Checkpoint) -> Finding:
 def _gpu() -> Finding:
     if importlib.util.find_spec("torch") is None:
         return Finding("fault", "GPU", "torch is not installed", "pip install torch torchvision")
-    import torch
-
+    try:
+        import torch
+    except Exception as error:  # noqa: BLE001 - a library of it that does not load may raise anything
+        mends = "pip install --force-reinstall torch torchvision"
+        return Finding("fault", "GPU", f"torch cannot be imported: {error}", mends)
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
         return Finding("ok", "GPU", names)
@@ -185,7 +188,7 @@ def _data() -> Finding:
     if root is None:
         return Finding("note", "data", "CAPBENCH_DATA is not set; tasks look in the cache and on the hub")
     if not root.is_dir():
-        fix = "Set CAPBENCH_DATA to the folder that holds the data sets."
+        fix = "Set CAPBENCH_DATA to the folder that holds the data sets; 'bench fetch TASK' makes it."
         return Finding("fault", "data", f"CAPBENCH_DATA={root} is not a folder", fix)
     sets = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
     return Finding("ok", "data", f"CAPBENCH_DATA={root}: {', '.join(sets) or 'empty'}")

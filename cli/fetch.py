@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from collections import defaultdict
@@ -27,6 +28,7 @@ examples:
   bench fetch capture                  WordNet, NLTK's models, FACTUAL's parser and the text encoder of CAPTURE
   bench fetch capture[parser=spacy]    what the metric reads with these settings
   bench fetch pac-s-vit-b-32           a model's weights, into the cache folder or the hub's cache
+  bench fetch OWNER/NAME@REVISION      any model of the hub
 
 A task brings the files of its data card and what its metrics read; models are named besides. First each file is listed
 with its size, licence, checksum, origin and place. From a gigabyte on, or where a server states no size, it is asked
@@ -149,10 +151,10 @@ def nothing_to_fetch(source: DataSource) -> DataError:
 
 def _resources(name: str, index: TaskIndex, locations: DataLocations) -> Iterator[Resource | BenchError]:
     """Yield what a task, group, tag, metric or model reads; of data that cannot be fetched, why."""
-    from ..adapters import adapters
     from ..adapters.aliases import list_aliases, resolve_model
     from ..benchmarks.inputs.settings import read_metric
     from ..benchmarks.running.planned_metrics import build_entry
+    from ..downloads import Repository
     from ..metrics import metrics
 
     if name in index.entries or name in index.tags:
@@ -163,8 +165,11 @@ def _resources(name: str, index: TaskIndex, locations: DataLocations) -> Iterato
         yield from build_entry(entry, entry.arguments).resources()
     elif name in list_aliases() or Path(name).is_dir():
         yield from resolve_model(name).resources()
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+(@.+)?", name):
+        repository, _, revision = name.partition("@")
+        yield Repository(repository, revision or None)
     else:
-        known = [*index.entries, *index.tags, *metrics, *list_aliases(), *adapters]
+        known = [*index.entries, *index.tags, *metrics, *list_aliases()]
         hint = "'bench ls tasks', 'bench ls metrics' and 'bench ls models' list them."
         raise UsageError(f"no task, metric or model is called '{name}'.{did_you_mean(name, known)}", hint)
 

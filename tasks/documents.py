@@ -14,7 +14,7 @@ from typing import Any
 
 from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import DataError, TaskError
-from ..hub import NotInCache, asked_once, asks_nobody, commit_of, keep_commit, refusal, unreachable
+from ..hub import NotInCache, asked_once, asks_nobody, commit_of, commit_of_copy, keep_commit, refusal, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
 from .joins import JoinedFile
@@ -385,7 +385,8 @@ def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:
 
 def _from_files(files: list[Path], folder: Path, key: str | None, column: str | None) -> Documents:
     """Return the rows of files, each with the name of its file in a column, where one is named."""
-    origin = ", ".join(map(str, files))
+    commits = ((file, commit_of_copy(file)) for file in files)
+    origin = ", ".join(f"{file}@{commit}" if commit else str(file) for file, commit in commits)
     if {file.suffix for file in files} == {".parquet"} and key is None:
         parts = [[file] for file in files] if column is not None else [files]
         loaded = [_load_dataset("parquet", data_files=[str(f) for f in part], split="train") for part in parts]

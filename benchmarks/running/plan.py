@@ -13,6 +13,7 @@ from ...adapters import Adapter
 from ...adapters.aliases import ModelSpec
 from ...boundary import Boundary
 from ...errors import BenchError, TaskError, UsageError, as_one, placed
+from ...hub import repository_folder
 from ...metrics import DIRECTION
 from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry, TaskIndex, build_index
@@ -129,9 +130,14 @@ class Missing:
         Args:
             check: Raises if something is missing.
             name: Returns what ``bench fetch`` is given to get it; empty if it cannot be fetched.
+
+        Raises:
+            UsageError: Nothing is missing, but a name or an argument is wrong.
         """
         try:
             check()
+        except UsageError:
+            raise
         except BenchError as error:
             self.errors += error.parts
             self.names += filter(None, [name()])
@@ -167,6 +173,16 @@ class ResolvedCall:
     models: NamedModels
     locations: DataLocations
     missing: Missing
+
+    def to_fetch(self) -> list[str]:
+        """Return what the runs fetch from the hub before they begin, as ``bench fetch`` names it."""
+        on_hub = [run for run in self.plan if run.data is None and not run.task.is_local]
+        kept = [repository_folder(str(run.task.dataset_path), "dataset").is_dir() for run in on_hub]
+        names = [run.fetched_by() for run, is_kept in zip(on_hub, kept, strict=True) if not is_kept]
+        names += [metric.fetched_by() for run in self.plan for metric in run.metrics]
+        specs = [spec for spec in vars(self.models).values() if spec is not None]
+        names += [spec.fetched_by() for spec in specs if not all(part.is_here() for part in spec.resources())]
+        return list(dict.fromkeys(filter(None, names)))
 
 
 def resolve_call(

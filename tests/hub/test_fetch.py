@@ -27,6 +27,7 @@ def released(headline: Hub, tmp_path: Path) -> Hub:
 
 def test_headline_command_runs_without_a_hub_after_one_command(bench: Bench, released: Hub, tmp_path: Path):
     command = "run", "--model", "llava-1.5", "--task", "detailcaps", "--limit", "2", "--output_path", "runs"
+    assert "and fetched first ('bench fetch detailcaps capture llava-1.5'" in bench(*command, "--dry_run").out
     released.fault("cut", "*/large/*")
     released.fault("cut", "*model.safetensors")
     cut = bench("fetch", "detailcaps", "llava-1.5")
@@ -37,7 +38,11 @@ def test_headline_command_runs_without_a_hub_after_one_command(bench: Bench, rel
     assert "DetailCaps-4870: here" in done.out and "WordNet 3.0: here" in done.out
     assert "SHA-256" in done.out and "  model.safetensors: " in done.out
     released.close()
-    assert "capture,none" in bench(*command, HF_HUB_OFFLINE="1").record["results"]["detailcaps"]
+    assert bench("fetch", "detailcaps", f"{LLAVA}@main", HF_HUB_OFFLINE="1").code == 0
+    record = bench(*command, HF_HUB_OFFLINE="1").record
+    assert "capture,none" in record["results"]["detailcaps"]
+    commit = released.repositories["dataset", DETAILCAPS].branches["main"]
+    assert record["data_origin"] == f"DetailCaps-4870.parquet@{commit}"
 
 
 def test_only_what_a_loader_takes_comes_and_a_wrong_checksum_is_refused(
