@@ -18,7 +18,7 @@ from ..hub import NotInCache, asked_once, asks_nobody, commit_of, commit_of_copy
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, nearest_beside, read_rows
 from .joins import JoinedFile
-from .locate import DataLocations
+from .locate import DataLocations, prepared_data
 from .row_images import with_row_images
 from .schema import TaskConfig
 from .sources import DataSource, load_source
@@ -450,7 +450,10 @@ def _commit(path: str, revision: str | None) -> str | None:
     """Return the commit of a data set to load; the revision itself where the library has to know it without the hub."""
     try:
         return commit_of(path, revision, "dataset")
-    except NotInCache:
+    except NotInCache as error:
+        # What was prepared before lies in a cache of its own; to look there needs no library, which takes seconds.
+        if not (prepared_data() / path.replace("/", "___")).is_dir():
+            raise DataError(f"{path}: {error}") from error
         return revision
     except Exception as error:
         message, hint = refusal(error) or (f"{type(error).__name__}: {error}", "")

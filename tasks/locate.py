@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,15 @@ from ..permissions import Permissions
 from .schema import TaskConfig
 from .sources import DataSource
 from .yaml_files import display_path
+
+
+def prepared_data() -> Path:
+    """Return where the library ``datasets`` keeps what it prepared of hub data sets."""
+    from huggingface_hub import constants
+
+    loaded = sys.modules.get("datasets.config")
+    named = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
+    return Path(getattr(loaded, "HF_DATASETS_CACHE", named))
 
 
 @dataclass(frozen=True)
@@ -58,11 +68,8 @@ class DataLocations:
         located = self._copy(task, source)
         data = [located] if located else []
         if not data and task.custom_dataset is None and not task.is_local:
-            from huggingface_hub import constants
-
             # Where the hub's libraries keep what they fetched.
-            prepared = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
-            places = (Path(prepared), repository_folder(str(task.dataset_path), "dataset"))
+            places = (prepared_data(), repository_folder(str(task.dataset_path), "dataset"))
             data = [folder for folder in places if folder.is_dir()]
         return Boundary.of(path, *data, *self.allowed)
 

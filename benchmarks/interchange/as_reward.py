@@ -19,11 +19,12 @@ from ...adapters import Adapter
 from ...adapters.images.handles import as_png, is_decoded
 from ...errors import DataError, UsageError, counted
 from ...permissions import Permissions, permit
+from ...rows import is_number
 from ...tasks.schema import MetricEntry
 from ..inputs.failures import FailureLog
 from ..inputs.items import gather, image_key, references_fault, references_of
 from ..inputs.models import LoadedWhenAsked, NamedModels, named_or_given
-from ..inputs.settings import read_metric
+from ..inputs.settings import read_metric, split_metrics
 from ..running.execution import execution_of
 from ..running.planned_metrics import finds_by_id, require_one
 from ..running.rows import caption_rows, plan_rows
@@ -170,7 +171,7 @@ class Reward:
         values = {metric.name: np.full(len(rows), np.nan) for metric in metrics}
         with permit(self._permissions):
             usable = list(caption_rows(rows, self._needs, "zero", failures))
-            reasons = {int(failure.sample): f"{failure.subject} {failure.reason}" for failure in failures.entries}
+            reasons = {int(failure.sample): f"{failure.subject}: {failure.reason}" for failure in failures.entries}
             items, item_of_row, _ = gather(usable, finds_by_id(metrics))
             at = [int(row.id) for row in usable]
             for metric in metrics if usable else ():
@@ -194,13 +195,13 @@ class Reward:
 
 
 def reward(
-    metrics: str | Mapping[str, float],
+    metrics: str | Sequence[str] | Mapping[str, float],
     *,
     model: str | Adapter | None = None,
     model_args: str | Mapping[str, Any] = "",
     judge: str | Adapter | None = None,
     judge_args: str | Mapping[str, Any] = "",
-    corpus: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    corpus: str | Path | Mapping[Any, Any] | Iterable[Mapping[str, Any]] | None = None,
     group: str = "image",
     on_error: OnError = "raise",
     store: str | Path | None = None,
@@ -211,13 +212,13 @@ def reward(
     """Return metrics as a reward function, for TRL (``reward_funcs=``) and verl (``.compute_score``).
 
     Args:
-        metrics: A metric, or metric to its factor in a sum (negative where less is better).
+        metrics: A metric, several that are added, or metric to its factor in a sum (negative where less is better).
         model: The encoder of images and texts, for metrics that need one.
         model_args: ``key=value,...`` for its adapter, or a mapping.
         judge: The judge of captions, for metrics that need one.
         judge_args: As ``model_args``, for the judge.
         corpus: The captions that give CIDEr its document frequencies: a file, as ``document_frequencies`` takes it, or
-            rows with ``references``, such as the training set.
+            rows with ``references``, such as the training set, or ``{id: references}``.
         group: Column of those rows whose equal values are one document; without it each row is one.
         on_error: What a completion without a value gets, with a warning: this number, or None, which TRL leaves out
             of the group's mean; ``raise`` makes it an error.
@@ -234,14 +235,17 @@ def reward(
         >>> cider = capbench.reward("cider", corpus=train_set)
         >>> GRPOTrainer(model, reward_funcs=[cider, capbench.reward({"length": -0.01})], train_dataset=train_set)
     """
-    weights = {metrics: 1.0} if isinstance(metrics, str) else metrics
+    weights = metrics if isinstance(metrics, Mapping) else dict.fromkeys(split_metrics(metrics), 1.0)
+    if not (on_error in ("raise", None) or is_number(on_error)):
+        raise UsageError(f"on_error={on_error!r}: it is 'raise', a number or None.")
     permissions = Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)
     entries = [read_metric(name) for name in weights]
     if corpus is not None:
         frequencies = {"document_frequencies": _counted_in(corpus, group)}
         ciders = [number for number, entry in enumerate(entries) if entry.metric == "cider"]
         if not ciders:
-            raise UsageError("reward: corpus= is for CIDEr, which is not among the metrics", "Leave it out.")
+            named = ", ".join(weights)
+            raise UsageError(f"reward: corpus= is for the metric 'cider', which is none of: {named}", "Leave it out.")
         for number in ciders:
             entries[number] = entries[number].model_copy(update=frequencies)
     with permit(permissions):
@@ -250,18 +254,27 @@ def reward(
         return Reward(entries, list(weights.values()), models, on_error, file, permissions)
 
 
-def _counted_in(corpus: str | Path | Iterable[Mapping[str, Any]], group: str) -> str:
+def _counted_in(corpus: str | Path | Mapping[Any, Any] | Iterable[Mapping[str, Any]], group: str) -> str:
     """Return the file of captions to count; that of rows is deleted with the process."""
     if isinstance(corpus, str | Path):
         return str(corpus)
+    if isinstance(corpus, Mapping):
+        corpus = [{"references": texts, group: identity} for identity, texts in corpus.items()]
+    images = set[str]()
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8", delete=False) as file:
         atexit.register(os.unlink, file.name)
         for number, row in enumerate(corpus):
             references, document = references_of(row.get("references")), row.get(group, number)
             if fault := references_fault(references):
-                raise DataError(f"corpus: row {number}: its references: {fault}")
+                raise DataError(f"corpus: row {number}: its 'references': {fault}")
             image = image_key(as_png(document) if is_decoded(document) else document)
+            images.add(image)
             file.writelines(json.dumps({"image": image, "caption": text}) + "\n" for text in references)
+    if len(images) < 2:
+        raise DataError(
+            f"corpus: its captions are of {counted(len(images), 'document')}, where every n-gram weighs 0",
+            f"Give rows of several images; rows with the same '{group}' are one document.",
+        )
     return file.name
 
 

@@ -20,10 +20,8 @@ from ...tasks.schema import load_task
 from ..inputs.failures import FailureLog
 from ..inputs.models import Models, NamedModels
 from ..inputs.settings import RunSettings
-from ..protocols.binding import load_bound
 from ..protocols.document_reader import Document, read_each
 from ..protocols.job import Job, Result
-from ..protocols.matching.documents import MatchingSettings, entries_of
 from ..running.inspection import ANY_MODELS, missing, missing_data
 from ..running.plan import PlannedRun, plan_task, plan_tasks
 from .inputs import NOTHING, RowInputs
@@ -144,6 +142,8 @@ def wanted_runs(suite: Suite, inputs: RowInputs = NOTHING) -> dict[RowModels, di
 
 def plan_references(index: TaskIndex, locations: DataLocations, name: str) -> PlannedRun:
     """Return the plan of a task for reading its references alone."""
+    from ..protocols.binding import load_bound
+
     (entry,) = index.resolve([name])
     metrics = ["length"] if load_bound(entry.path)[2].takes_metrics else []
     return plan_task(entry, ANY_MODELS, metrics, locations)
@@ -165,6 +165,8 @@ def describe_references(index: TaskIndex, locations: DataLocations, name: str) -
     Raises:
         DataError: The data does not fit the task. A task with entries excludes such images, as when it is run.
     """
+    from ..protocols.matching.documents import MatchingSettings, entries_of
+
     planned = plan_references(index, locations, name)
     documents = load_documents(planned.task, planned.path, locations)
     job = Job(planned.task, documents, Models(), RunSettings(), NoCache(), silent, planned.pixels)

@@ -33,7 +33,7 @@ def test_suite_of_which_nothing_can_be_measured_fails_and_says_what_to_fetch(ben
         assert said.startswith("missing here, and left out of the table:\n- the data set DCI")
     assert block.count("the data set DCI") == 1
     assert block.count("'hf download openai/clip-vit-base-patch32'") == 1
-    assert "[1] the data set DCI" in ran.out and "openai/clip-vit-base-patch32: it is not in" in ran.out
+    assert "[1] the data set DCI" in ran.out and "openai/clip-vit-base-patch32: its revision" in ran.out
 
 
 def test_dry_run_of_a_suite_names_the_file_of_recorded_scores(bench: Bench, tmp_path: Path):

@@ -61,7 +61,7 @@ def test_missing_corenlp_jars_are_named_with_their_source_and_their_places(tmp_p
     with pytest.raises(MetricError, match=r"stanford-corenlp-3.6.0.jar and .*-models.jar, which pycoco") as caught:
         Spice().check()
     assert str(tmp_path / "cache/spice") in caught.value.message
-    assert "nlp.stanford.edu/software/stanford-corenlp-full-2015-12-09.zip" in caught.value.hint
+    assert "bench fetch spice" in caught.value.hint
     assert "CAPBENCH_SPICE" in caught.value.hint
 
 

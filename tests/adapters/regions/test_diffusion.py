@@ -75,7 +75,7 @@ def test_everything_that_decides_an_image_is_in_the_fingerprint(folder: Path, tm
         assert painter(folder, **change).fingerprint() == {**first, key: next(iter(change.values()))}
     with pytest.raises(AdapterError, match="no pipeline") as caught:
         painter(tmp_path / "no pipeline")
-    assert "a folder that save_pretrained of a pipeline wrote" in caught.value.hint
+    assert "Name a local folder" in caught.value.hint
 
 
 def test_missing_diffusers_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):

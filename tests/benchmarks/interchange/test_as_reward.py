@@ -82,9 +82,7 @@ def test_images_are_objects_paths_or_lists_of_one(tmp_path: Path, monkeypatch: p
     assert reward(completions=captions, images=[[image]] * 2) == values
     extras = [{"image": image}] * 2
     assert reward.compute_score(solution_strs=captions, ground_truths=[""] * 2, extra_infos=extras) == values
-    with pytest.warns(
-        UserWarning, match=r"2 completions without a value: completion 0: image .*; completion 1: clip_s: "
-    ):
+    with pytest.warns(UserWarning, match=r"2 completions .*: completion 0: image: .*; completion 1: clip_s: "):
         assert reward(completions=[*captions, captions[1]], image=[None, "gone.png", image]) == [None, None, values[1]]
 
 
@@ -102,7 +100,7 @@ def test_columns_that_do_not_fit_are_named(columns: dict[str, Any], message: str
 
 def test_completion_without_references_is_an_error_or_the_given_value():
     columns: dict[str, Any] = {"completions": COMPLETIONS[:2], "references": [[], REFERENCES[1]]}
-    with pytest.raises(DataError, match=r"1 completion without a value: completion 0: reference is an empty list"):
+    with pytest.raises(DataError, match=r"1 completion without a value: completion 0: reference: is an empty list"):
         capbench.reward("meteor")(**columns)
     second = capbench.reward("meteor")(completions=COMPLETIONS[1:2], references=REFERENCES[1:2])
     for value in (-1.0, None):
@@ -115,8 +113,10 @@ def test_completion_without_references_is_an_error_or_the_given_value():
     [
         (lambda: capbench.reward("cider"), "'cider' depend on the other captions of a step"),
         (lambda: capbench.reward("clip_s"), "needs a model that encodes images"),
-        (lambda: capbench.reward("meteor", corpus=CORPUS), "corpus= is for CIDEr"),
+        (lambda: capbench.reward("meteor", corpus=CORPUS), "corpus= is for the metric 'cider'"),
         (lambda: capbench.reward("cider", corpus=[{"references": []}]), "corpus: row 0"),
+        (lambda: capbench.reward("cider", corpus=CORPUS[:2]), "of 1 document, where every n-gram weighs 0"),
+        (lambda: capbench.reward(["meteor", "length"], on_error="skip"), "on_error='skip'"),  # pyright: ignore
     ],
 )
 def test_rewards_that_cannot_be_are_refused_when_they_are_made(make: Callable[[], Any], message: str):

@@ -142,7 +142,8 @@ NO_DOCUMENTS = {
     "detailcaps_agreement": "no source says how many images have ratings",
     "detailcaps100_agreement": "the user's own file: the data was never released",
     **dict.fromkeys((f"dci_full_{name}" for name in
-                     ("all_neg", "all_scm", "base_neg", "hard_neg", "pick5_neg", "pick5_scm")), _DCI),
+                     ("all_neg", "all_scm", "base_neg", "hard_neg", "long_all_scm", "long_base_scm", "pick5_neg",
+                      "pick5_scm")), _DCI),
     **dict.fromkeys(("foil_1ref", "foil_4ref"), _FOIL),
     **dict.fromkeys(("longcap_arena_a", "longcap_arena_b"), _LONGCAP),
     "vg_clip_f1": "its reader draws 500 images, and refuses a copy that has fewer; a smaller draw is a user's own",
@@ -161,7 +162,7 @@ NO_REFERENCES = {
     **dict.fromkeys((task for task in NO_DOCUMENTS if not task.startswith(("dci_", "vg_"))), "as its documents"),
     **dict.fromkeys(("caparena_auto", "detailcaps", "detailcaps_3ref"), _COLUMNS),
     **dict.fromkeys(("detailcaps_cogvlm", "detailcaps_sharecaptioner"), _COLUMNS),
-    **dict.fromkeys(("caparena", "caparena_judge", "nebula", "nebula_released", "polaris", "vizwiz",
+    **dict.fromkeys(("caparena", "caparena_judge", "msvd_caption", "nebula", "nebula_released", "polaris", "vizwiz",
                      "vatex_eval_1ref", "vatex_eval_9ref"), _UNCOUNTED),
 }  # fmt: skip
 
