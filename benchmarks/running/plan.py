@@ -130,17 +130,13 @@ class Missing:
         Args:
             check: Raises if something is missing.
             name: Returns what ``bench fetch`` is given to get it; empty if it cannot be fetched.
-
-        Raises:
-            UsageError: Nothing is missing, but a name or an argument is wrong.
         """
         try:
             check()
-        except UsageError:
-            raise
         except BenchError as error:
             self.errors += error.parts
-            self.names += filter(None, [name()])
+            # What is named wrongly cannot be fetched.
+            self.names += filter(None, [] if isinstance(error, UsageError) else [name()])
 
     @property
     def remedy(self) -> str:
