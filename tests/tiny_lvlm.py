@@ -434,6 +434,8 @@ def save_tiny(model: Any, processor: Any, folder: Path, seed: int, embedding: fl
                 fan_in = weight[0].numel()
                 scale = embedding if "embed" in name else 2.0 / fan_in**0.5
                 weight.copy_(scale * torch.randn(weight.shape, generator=generator))
+            elif name.endswith("A_log"):
+                weight.fill_(2.0)
         head = getattr(model, "text_decoder", model).get_output_embeddings().weight
         head[tokenizer.eos_token_id] *= _END_BIAS
         # Special tokens but the end are never said.
