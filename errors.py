@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
@@ -150,9 +151,17 @@ def counted(number: float, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for known names that begin so, or the nearest, in any case; or nothing."""
+    """Return ``" Did you mean 'x'?"`` for a known name of the same letters, those that begin so, or the nearest.
+
+    Capitals and hyphens do not count, and ``clipscore`` is ``clip_s``.
+    """
     spelled = {option.lower(): option for option in known}
+    same = [option for option in spelled if _letters(option) == _letters(name)]
     longer = [option for option in sorted(spelled) if len(name) > 2 and option.startswith(name.lower())]
-    near = longer[:4] or difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
+    near = same[:1] or longer[:4] or difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
     quoted = " or ".join(f"'{spelled[option]}'" for option in near)
     return f" Did you mean {quoted}?" if near else ""
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower()).replace("score", "s")

@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 Kind = Literal["model", "dataset"]
 
@@ -158,7 +159,9 @@ def refusal(error: BaseException | None) -> tuple[str, str] | None:
     if code == "RepoNotFound":
         return f"{constants.ENDPOINT} has no such repository", f"Check its name. For a private one: {log_in}."
     if code == "RevisionNotFound":
-        return f"{page} has no such revision", "Name a branch, tag or commit of it."
+        revision = re.search("/(?:revision|resolve|tree)/([^/]+)", path)
+        said = f"revision '{unquote(revision[1])}'" if revision else "such revision"
+        return f"{page} has no {said}", "Name a branch, tag or commit of it."
     if status == 401:
         asks = "does not know your token" if has_token else "asks for a token"
         return f"{constants.ENDPOINT} {asks} (401)", f"{log_in}."

@@ -94,10 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.add_arguments(sub)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        advice = getattr(module, "ADVICE", {}).get(unknown[0].partition("=")[0])
-        known = [] if advice else re.findall(r"--\w+", command.format_help())
-        hint = advice or f"'{command.prog} --help' lists the options."
-        return _unknown(command.prog, "unrecognized argument", unknown[0], known, hint)
+        advice: dict[str, str] = getattr(module, "ADVICE", {})
+        known, hint = re.findall(r"--\w+", command.format_help()), f"'{command.prog} --help' lists the options."
+        # What follows an unknown option may be its value.
+        for argument in [word for word in unknown if word.startswith("-")] or unknown[:1]:
+            name = argument.partition("=")[0]
+            told = name in advice
+            _unknown(command.prog, "unrecognized argument", name, [] if told else known, advice.get(name, hint))
+        return 2
     if options.version:
         from importlib.metadata import version
 

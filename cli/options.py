@@ -52,8 +52,8 @@ def share(text: str) -> float:
     return number
 
 
-def _processes(text: str) -> int:
-    """Read the number of processes; 0 is auto."""
+def number_or_auto(text: str) -> int:
+    """Read a number above 0; 0 is auto."""
     if text == "auto":
         return 0
     try:
@@ -126,7 +126,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "where shards are computed: this machine (local), a cluster of ray, Slurm (local)",
     },
     "--processes": {
-        "type": _processes,
+        "type": number_or_auto,
         "metavar": "N",
         "help": "worker processes of the engine local; 1: all in this process; auto: what cores and memory allow "
         "(auto where no model is named and there is enough to do, else 1)",

@@ -21,6 +21,7 @@ from .options import (
     locations_of,
     names,
     not_negative,
+    number_or_auto,
     positive,
     refuse,
     task_settings,
@@ -53,13 +54,14 @@ ADVICE = {
     "--max_batch_size": "Type --batch_size N: batches are halved when memory runs out.",
     "--num_fewshot": "Leave it out: tasks show no examples.",
     "--predict_only": "Type --metrics length: the captions are in samples.parquet, and other metrics can be run later.",
+    "--pretrained": "Type --model_args pretrained=NAME.",
     "--samples": "Type --limit N for the first N documents.",
     "--system_instruction": "Type --model_args system=TEXT.",
     "--use_cache": "Leave it out: captions are kept; --store FILE says where.",
     "--wandb_args": "Type --log_to wandb; variables such as WANDB_PROJECT set the rest.",
     "--write_out": "'bench show TASK' prints the prompt, 'bench view runs' the samples.",
 }
-"""Options of lm-eval to what does the same here."""
+"""Options of lm-eval, and one of open_clip, to what does the same here."""
 
 _AFTER = {
     "incomplete": "; run again to ask for these alone",
@@ -103,7 +105,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, *JUDGE)
     add_options(parser, "--metrics", help="metrics in place of the task's own; NAME[key=value,...] gives settings")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N documents of each task")
-    parser.add_argument("--batch_size", type=positive, metavar="N", help="captions asked of the model at once")
+    parser.add_argument(
+        "--batch_size",
+        type=number_or_auto,
+        metavar="N",
+        help="captions asked of the model at once; auto (the default): as many as its adapter says",
+    )
     parser.add_argument("--gen_kwargs", metavar="K=V,...", default="", help="decoding settings, over those of the task")
     parser.add_argument(
         "--bootstrap",
@@ -152,6 +159,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the tasks; exit code 1 if a metric failed, the model on a document, or --log_to."""
+    from ..adapters.aliases import resolve_model
     from ..adapters.arguments import parse_arguments
     from ..benchmarks.api import evaluate
     from ..benchmarks.inputs.settings import split_metrics
@@ -169,9 +177,11 @@ def run(options: argparse.Namespace) -> int:
         from .main import main
 
         return main(["ls", "tasks", *(word for folder in options.include_path for word in ("--include_path", folder))])
-    if options.device:
-        arguments = parse_arguments(options.model_args, "--model_args")
+    arguments = parse_arguments(options.model_args, "--model_args")
+    # Recorded captions and servers compute on no device of this machine.
+    if options.device and "device" in resolve_model(options.model, arguments).on(options.device).arguments:
         options.model_args = json.dumps(arguments | {"device": options.device})
+    options.batch_size = options.batch_size or None
     settings = _settings(options)
     if options.suite:
         return _run_suite(options, **settings)
@@ -292,7 +302,7 @@ def _finish(tracker: str | None, not_logged: list[TaskRun]) -> Callable[[TaskRun
     def finish(finished: TaskRun) -> None:
         _tell(finished)
         try:
-            log_run(finished, tracker)
+            tell(f"{finished.record.task}: {log_run(finished, tracker)}")
         except DataError as error:
             # The run is written, and others are to come.
             not_logged.append(finished)
@@ -317,7 +327,8 @@ def _tell(finished: TaskRun) -> None:
     lines += [f"{outcome(failure)}: {describe(failure)}" for failure in failures[:8]]
     lines += [f"and {len(failures) - 8} more reasons in run.json"] if len(failures) > 8 else []
     lines += [f"counted as empty: {describe(empty)}" for empty in record.empty_captions[:8]]
-    for note in record.notes:
+    # The legend of the table has those on empty captions.
+    for note in (note for note in record.notes if "counted as empty" not in note):
         lines.append(note + next((then for begins, then in _AFTER.items() if note.startswith(begins)), ""))
     lines += map(describe, record.remarks[:8])
     lines += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,11 +187,13 @@ def _with_references(
 
 
 def _by_stem(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of a folder by their names without suffix."""
-    files: dict[str, list[Path]] = {}
+    """Return the files of a folder by their names without suffix, and those of COCO by their image ids."""
+    files, of_coco = dict[str, list[Path]](), dict[str, list[Path]]()
     for path in sorted(folder.iterdir()):
         files.setdefault(path.stem, []).append(path)
-    return files
+        if number := re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", path.stem):
+            of_coco.setdefault(str(int(number[1])), []).append(path)
+    return of_coco | files
 
 
 def _with_paths(
@@ -213,7 +216,10 @@ def _with_paths(
             if image is None and by_stem and name is not None:
                 image = files.get(str(name), str(name))
             if isinstance(image, str):
-                row = {**row, "image": str(_located(image, folders, by_stem))}
+                path = _located(image, folders, by_stem)
+                row = {**row, "image": str(path)}
+                if by_stem and not is_file(path):
+                    row = BadRow(str(name or image), f"has no image '{image}' in --image_dir {folders[0]}")
         yield row
 
 

@@ -179,7 +179,7 @@ def test_old_name_of_a_repository_stands_for_the_new_one(hub: Hub, folder: Path)
 @pytest.mark.parametrize(
     ("revision", "token", "said"),
     [
-        ("v9", "", "has no such revision"),
+        ("v9", "", "has no revision 'v9'"),
         (None, "", "it is gated, and you are not logged in"),
         (None, "hf_other", "it is gated, and your token has no access"),
         (None, "hf_unknown", r"does not know your token \(401\)"),

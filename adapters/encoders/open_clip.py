@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...boundary import Boundary
 from ...downloads import Repository, Resource
-from ...errors import AdapterError, did_you_mean
+from ...errors import AdapterError, UsageError, did_you_mean
 from ...hub import NotInCache, asked_once, commit_of, keep_commit, refusal, unreachable
 from ...rows import load_json
 from ..arguments import RANDOM, random_name
@@ -144,14 +144,14 @@ def find_source(pretrained: str, architecture: str | None) -> OpenClipSource:
     path = Path(pretrained).expanduser()
     if pretrained.startswith(_HUB) or (path.is_dir() and pretrained != RANDOM):
         if architecture is not None:
-            raise AdapterError(
+            raise UsageError(
                 f"architecture={architecture}: {pretrained} has its own, in {_CONFIGURATION}.",
                 "Leave 'architecture' out.",
             )
         return _find_on_hub(pretrained) if pretrained.startswith(_HUB) else _find_in_folder(path)
     if architecture is None:
         kind = "is a file and" if path.is_file() else "is not a file, folder or hub id; a tag"
-        raise AdapterError(
+        raise UsageError(
             f"pretrained={pretrained} {kind} needs an 'architecture'.",
             "Set it, as in architecture=ViT-B-32,pretrained=laion2b_s34b_b79k.",
         )
@@ -191,8 +191,8 @@ def _find_tag(name: str, configuration: Mapping[str, Any], tag: str) -> OpenClip
     entry = open_clip.get_pretrained_cfg(name, tag)
     if not entry:
         if "/" in tag or "." in tag:
-            raise AdapterError(f"checkpoint {tag}: no such file.", f"Or name a tag of {name}: {', '.join(known)}.")
-        raise AdapterError(
+            raise UsageError(f"checkpoint {tag}: no such file.", f"Or name a tag of {name}: {', '.join(known)}.")
+        raise UsageError(
             f"pretrained={tag} is neither a tag of architecture {name} nor a file.{did_you_mean(tag, known)}",
             f"Its tags: {', '.join(known) or 'none'}.",
         )
@@ -281,7 +281,7 @@ def _architecture(architecture: str) -> tuple[str, dict[str, Any]]:
     configuration = open_clip.get_model_config(name)
     if configuration is None:
         known = open_clip.list_models()
-        raise AdapterError(
+        raise UsageError(
             f"open_clip has no architecture '{architecture}'.{did_you_mean(architecture, known)}",
             "open_clip.list_models() lists them; a JSON file of that form adds another.",
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import Any, TypeAlias
 
-from ...errors import DataError, extra
+from ...errors import DataError, counted, extra
 from ..records.hashes import plain
 from ..records.task_run import TaskRun
 from ..tables.export_rows import flat_rows
@@ -32,8 +32,8 @@ def require_tracker(tracker: str) -> None:
         importlib.import_module(tracker)
 
 
-def log_run(run: TaskRun, tracker: str) -> None:
-    """Log the settings, values, table and first samples of a written run.
+def log_run(run: TaskRun, tracker: str) -> str:
+    """Log the settings, values, table and first samples of a written run, and return where they are, in a sentence.
 
     Samples are logged as ``samples.parquet`` has them, but for texts of data that may not be redistributed.
 
@@ -56,10 +56,11 @@ def log_run(run: TaskRun, tracker: str) -> None:
         # What trackers print is no part of the table on stdout.
         with redirect_stdout(sys.stderr):
             log = _log_to_tensorboard if tracker == "tensorboard" else _log_to_project
-            log(run, tracker, settings, values, {name: _texts(rows) for name, rows in tables.items()})
+            place = log(run, tracker, settings, values, {name: _texts(rows) for name, rows in tables.items()})
     except Exception as error:
         # Trackers have no common base class for their errors: no key, no network, a name that is taken.
         raise DataError(f"not logged to {tracker}: {type(error).__name__}: {error}") from error
+    return f"logged to {tracker}: {', '.join([place, counted(len(values), 'value'), *tables])}"
 
 
 def _texts(rows: Cells) -> Cells:
@@ -75,23 +76,26 @@ def _texts(rows: Cells) -> Cells:
 
 def _log_to_project(
     run: TaskRun, tracker: str, settings: dict[str, Any], values: dict[str, float], tables: dict[str, Cells]
-) -> None:
-    """Log to wandb, or to trackio, which has the same functions."""
+) -> str:
+    """Log to wandb, or to trackio, which has the same functions; return the project and its run."""
     import pandas as pd
 
     library = importlib.import_module(tracker)
     project = os.environ.get(f"{tracker.upper()}_PROJECT") or "capbench"
-    library.init(project=project, name=f"{run.record.task} {model_of(run)}", config=settings)
+    name = f"{run.record.task} {model_of(run)}"
+    library.init(project=project, name=name, config=settings)
     try:
         framed = {name: library.Table(dataframe=pd.DataFrame(rows)) for name, rows in tables.items()}
         library.log({**values, **framed})
     finally:
         library.finish()
+    return f"project '{project}', run '{name}'"
 
 
 def _log_to_tensorboard(
     run: TaskRun, tracker: str, settings: dict[str, Any], values: dict[str, float], tables: dict[str, Cells]
-) -> None:
+) -> str:
+    """Log to an event file of the run's folder, and return the folder."""
     from tabulate import tabulate
     from torch.utils.tensorboard import SummaryWriter
 
@@ -100,3 +104,4 @@ def _log_to_tensorboard(
             writer.add_scalar(name, value)
         for name, rows in {"settings": [settings], **tables}.items():
             writer.add_text(name, tabulate(rows, "keys", "github", disable_numparse=True))
+    return str(run.folder)

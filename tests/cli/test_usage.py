@@ -34,7 +34,9 @@ def test_options_of_lm_eval_are_told_what_to_type_here(bench):
         bench("run", "--task", "iiw_400", option, "value").failed(2, f"'{option}'.\n{advice}")
         assert f"`{option}`" in page
         assert all(f" {name} " in known for name in re.findall(r"--\w+", advice))
-    bench("run", "--task", "iiw_400", "--samples={}").failed(2, ADVICE["--samples"])
+    bench("run", "--task", "iiw_400", "--samples={}", "--limits").failed(
+        2, ADVICE["--samples"], "'--limits'. Did you mean '--limit'?"
+    )
 
 
 def test_help_explains_every_command_and_the_exit_codes_and_the_version_is_printed(bench):
@@ -62,6 +64,7 @@ def test_unknown_command_names_the_nearest(bench, command: str, nearest: str):
         ("run --task iiw_400 --model iiw-p5", "unknown model 'iiw-p5'. Did you mean 'iiw-p5b'?"),
         ("run --task iiw_400", "task 'iiw_400' needs a model that writes captions, but none was named."),
         ("run --task iiw_400 --model iiw-p5b --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
+        ("run --task iiw_400 --model iiw-p5b --metrics CLIPScore", "'CLIPScore'. Did you mean 'clip_s'?"),
         ("run --task iiw_400 --model iiw-p5b --metrics ,", "--metrics: no metric was named"),
         ("run --task iiw_400 --model iiw-p5b --model_args name", "expected key=value, found 'name'"),
         ("run --task iiw_400 --model iiw-p5b --gen_kwargs x", "--gen_kwargs x: expected key=value"),

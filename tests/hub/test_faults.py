@@ -47,7 +47,7 @@ def test_gated_model_is_refused_with_the_page_of_its_terms(token: str, said: str
 
 def test_absent_repositories_and_revisions_are_called_so(bench: Bench, headline: Hub):
     ended = bench(*RUN, "--model_args", "revision=v9")
-    assert f"{headline.address}/{LLAVA} has no such revision" in ended.err
+    assert f"{headline.address}/{LLAVA} has no revision 'v9'" in ended.err
     del headline.repositories["model", LLAVA]
     ended = bench(*RUN)
     assert f"{LLAVA}: {headline.address} has no such repository" in ended.err

@@ -17,7 +17,7 @@ from tiny_images import COLOURS, encoded
 
 from capbench.adapters import ImageHandle, adapters
 from capbench.adapters.aliases import resolve_model
-from capbench.errors import AdapterError, DataError
+from capbench.errors import AdapterError, BenchError, DataError, UsageError
 
 _TEXTS = [
     "a dog",
@@ -222,7 +222,7 @@ def test_text_tower_that_is_not_causal_gets_its_whole_context(tmp_path: Path):
     ],
 )  # fmt: skip
 def test_argument_without_meaning_is_explained(arguments: dict[str, Any], message: str, hint: str):
-    with pytest.raises(AdapterError) as caught:
+    with pytest.raises(BenchError) as caught:
         adapters["open_clip"](**arguments)
     assert message in caught.value.message
     assert hint in caught.value.hint
@@ -248,7 +248,7 @@ def test_folder_that_is_not_open_clips_is_explained(tiny_clip: TinyClip, tmp_pat
         adapters["open_clip"](pretrained=str(tiny_clip.hf_folder))
     with pytest.raises(AdapterError, match=r"holds no open_clip_config\.json"):
         adapters["open_clip"](pretrained=str(tmp_path))
-    with pytest.raises(AdapterError, match=r"has its own, in open_clip_config\.json"):
+    with pytest.raises(UsageError, match=r"has its own, in open_clip_config\.json"):
         adapters["open_clip"](pretrained=str(tiny_clip.open_clip_folder), architecture="ViT-B-32")
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": ARCHITECTURE}))
     with pytest.raises(AdapterError, match="holds no checkpoint"):

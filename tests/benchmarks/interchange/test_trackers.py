@@ -83,6 +83,9 @@ def test_command_logs_to_wandb_offline_with_no_key_and_prints_the_table_alone(ru
     assert [row[candidate] for row in tables["samples"]["data"]] == run.samples.column("candidate").to_pylist()
     (log,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     assert logged["fingerprint"].encode() in log.read_bytes()
+    assert (
+        "small: logged to wandb: project 'capbench', run 'small no-model', 1 value, results, samples\n" in done.stderr
+    )
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
