@@ -48,6 +48,7 @@ def evaluate(
     progress: Progress | None = None,
     on_finish: Callable[[Any], None] = lambda task_run: None,
     on_missing: Callable[[Any], object] = lambda missing: warnings.warn(str(missing), stacklevel=3),
+    on_fetch: Callable[[str], object] | None = None,
     allow_server: Sequence[str] = (),
     run_functions: bool = False,
     trust_remote_code: bool = False,
@@ -73,6 +74,7 @@ def evaluate(
         engine: The ``Executor`` of ``capbench.benchmarks.scale`` that runs the shards; None is this process.
         progress: Returns a reporter of (done, total) for a step; by default a notebook shows progress bars.
         on_missing: Called before models are loaded with what some metrics lack (``Missing``); warns by default.
+        on_fetch: Called with a line on what comes from the hub, before any of it does.
         on_finish: Called with each finished ``TaskRun``, before the next task starts.
         allow_server: Servers that files may name, as ``HOST`` or ``HOST:PORT``; servers in ``model_args`` are allowed.
         run_functions: Whether functions of task files (``!function``) may run; read the files first.
@@ -103,6 +105,7 @@ def evaluate(
             tasks, model=model, model_args=model_args, encoder=encoder, encoder_args=encoder_args, judge=judge,
             judge_args=judge_args, metric_names=split_metrics(metrics), data=data, include_path=include_path,
             allow_outside=options.allow_outside, loads=() if execution.is_always_elsewhere else ROLES,
+            on_fetch=on_fetch,
         )  # fmt: skip
         if call.missing.errors:
             on_missing(call.missing)

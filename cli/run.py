@@ -204,7 +204,13 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         evaluate(
-            tasks=names(options.tasks), metrics=metric_names, on_finish=report, on_missing=tell, **models, **settings
+            tasks=names(options.tasks),
+            metrics=metric_names,
+            on_finish=report,
+            on_missing=tell,
+            on_fetch=tell,
+            **models,
+            **settings,
         )
     finally:
         # When a later task fails, those before it are done, and are shown.
@@ -257,8 +263,8 @@ def _say_what_would_be_done(
         print(*(f"{f'{name}:':<12}{text}" for name, text in described(planned)), sep="\n")
         _print_requests(asked[planned.task.task])
     print(f"runs would be written below {options.output_path}")
-    if fetched := resolved.to_fetch():
-        print(f"not here, and fetched first ('bench fetch {' '.join(fetched)}' lists sizes): {', '.join(fetched)}")
+    if fetched := resolved.fetched_first():
+        print(fetched)
     if resolved.missing.errors:
         tell("", str(resolved.missing))
     return 1 if resolved.missing.errors else 0

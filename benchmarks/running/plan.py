@@ -170,15 +170,17 @@ class ResolvedCall:
     locations: DataLocations
     missing: Missing
 
-    def to_fetch(self) -> list[str]:
-        """Return what the runs fetch from the hub before they begin, as ``bench fetch`` names it."""
+    def fetched_first(self) -> str:
+        """Return a line on what the runs fetch from the hub before they begin; empty where nothing is."""
         on_hub = [run for run in self.plan if run.data is None and not run.task.is_local]
         kept = [repository_folder(str(run.task.dataset_path), "dataset").is_dir() for run in on_hub]
         names = [run.fetched_by() for run, is_kept in zip(on_hub, kept, strict=True) if not is_kept]
         names += [metric.fetched_by() for run in self.plan for metric in run.metrics]
         specs = [spec for spec in vars(self.models).values() if spec is not None]
         names += [spec.fetched_by() for spec in specs if not all(part.is_here() for part in spec.resources())]
-        return list(dict.fromkeys(filter(None, names)))
+        if not (named := list(dict.fromkeys(filter(None, names)))):
+            return ""
+        return f"not here, and fetched first ('bench fetch {' '.join(named)}' lists sizes): {', '.join(named)}"
 
 
 def resolve_call(
@@ -195,6 +197,7 @@ def resolve_call(
     include_path: Sequence[str | Path] = (),
     allow_outside: Sequence[str | Path] = (),
     loads: Sequence[str] = ROLES,
+    on_fetch: Callable[[str], object] | None = None,
 ) -> ResolvedCall:
     """Return the plan of a call, after all checks that need no loaded model.
 
@@ -211,6 +214,7 @@ def resolve_call(
         include_path: Folders with the user's task files.
         allow_outside: Folders that tasks may read, in addition to those of tasks and data.
         loads: Roles of the models that this process loads, and needs on this machine.
+        on_fetch: Called with a line on what comes from the hub, before any of it does.
 
     Raises:
         UsageError: A name is unknown, a model is missing, or a metric lacks what it needs.
@@ -228,6 +232,9 @@ def resolve_call(
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
     plan = plan_tasks(index, names, models, metric_names, locations)
     fatal, tolerable = Missing(), Missing()
+    call = ResolvedCall(plan, models, locations, tolerable)
+    if on_fetch is not None and (line := call.fetched_first()):
+        on_fetch(line)
     for planned in plan:
         fatal.add(partial(require_data, planned.task, planned.path, locations), planned.fetched_by)
         if planned.looks_at_images:
@@ -242,7 +249,7 @@ def resolve_call(
             fatal.add(spec.check, spec.fetched_by)
     if fatal.errors:
         raise Missing(fatal.errors + tolerable.errors, fatal.names + tolerable.names).as_error()
-    return ResolvedCall(plan, models, locations, tolerable)
+    return call
 
 
 def plan_tasks(

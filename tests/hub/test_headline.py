@@ -18,7 +18,9 @@ def test_headline_command_records_what_it_loaded_and_gives_it_again_without_the_
 ):
     # Whatever the hub is like otherwise: what is wanted is asked for.
     headline.fault("slow", "/", seconds=60)
-    first = bench(*HEADLINE).record
+    ended = bench(*HEADLINE)
+    first, fetched = ended.record, "fetched first ('bench fetch detailcaps capture llava-1.5' lists sizes)"
+    assert fetched in ended.err
     commits = {name: repository.branches["main"] for (_, name), repository in headline.repositories.items()}
     parts = first["fingerprint_parts"]
     assert parts["model"]["checkpoint"] == f"{LLAVA}@{commits[LLAVA]}"
@@ -29,7 +31,9 @@ def test_headline_command_records_what_it_loaded_and_gives_it_again_without_the_
     assert headline.asked("*/resolve/main/*") == headline.asked("*/discussions*") == []
 
     count = len(headline.requests)
-    again = bench(*HEADLINE, HF_HUB_OFFLINE="1", BENCH_CACHE=str(tmp_path / "other")).record
+    ended = bench(*HEADLINE, HF_HUB_OFFLINE="1", BENCH_CACHE=str(tmp_path / "other"))
+    again = ended.record
+    assert "fetched first" not in ended.err
     assert len(headline.requests) == count
     for key in ("results", "fingerprint", "data_origin"):
         assert again[key] == first[key]
