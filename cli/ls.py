@@ -127,8 +127,9 @@ def _registered(options: argparse.Namespace) -> list[dict[str, str]]:
     """Return what is registered, by name, with what its docstring begins with."""
     from ..adapters import adapters
     from ..benchmarks.protocols import protocols
+    from ..recipes.training.contract import trainers
 
-    registry = {"adapters": adapters, "protocols": protocols}[options.what]
+    registry = {"adapters": adapters, "protocols": protocols, "trainers": trainers}[options.what]
     return [{registry.kind: name, "about": _first_line(entry)} for name, entry in registry.items()]
 
 
@@ -172,4 +173,5 @@ _LISTS: dict[str, Callable[[argparse.Namespace], list[dict[str, str]]]] = {
     "suites": _suites,
     "tags": _tasks,
     "tasks": _tasks,
+    "trainers": _registered,
 }

@@ -32,7 +32,7 @@ COMMANDS = {
     "export": "write results as CSV, LaTeX, Parquet or lm-eval's files, or inputs to be scored elsewhere: "
     "bench export csv runs -o r.csv",
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",
-    "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters or stages",
+    "ls": "list tasks, groups, tags, suites, metrics, statistics, protocols, models, adapters, trainers or stages",
     "show": "explain a task: data, protocol, metrics, published values; or a metric or model with its settings",
     "data": "show where a task's data comes from, what is expected, what was found",
     "fetch": "get what a task, metric or model needs, after saying what comes: bench fetch detailcaps llava-1.5",

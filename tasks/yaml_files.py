@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -152,12 +153,18 @@ def display_path(path: Path) -> str:
     return str(path)
 
 
-def parse(path: Path, known: dict[Path, ParsedFile] | None = None, _including: tuple[Path, ...] = ()) -> ParsedFile:
+def parse(
+    path: Path,
+    known: dict[Path, ParsedFile] | None = None,
+    named: Mapping[str, Path] = MappingProxyType({}),
+    _including: tuple[Path, ...] = (),
+) -> ParsedFile:
     """Read a YAML file and, recursively, the files that it includes. No code of it is run.
 
     Args:
         path: The file.
         known: Files that were read before; those that are read now are added.
+        named: Files that may be included by name, from any folder.
 
     Raises:
         TaskError: Not readable, not YAML, larger or nested deeper than a task file may be, a key given twice, or
@@ -180,15 +187,18 @@ def parse(path: Path, known: dict[Path, ParsedFile] | None = None, _including: t
     merged: dict[tuple[str, ...], Place] = {}
     includes = own.get("include", [])
     for include in includes if isinstance(includes, list) else [includes]:
-        if not isinstance(include, str) or not is_file(target := path.parent / include):
+        if not isinstance(include, str) or not is_file(target := named.get(include, path.parent / include)):
             where = f"{display_path(path)}:{places[('include',)][1]}"
             if isinstance(include, str):
-                raise TaskError(f"{where}: included file '{include}' is not in {path.parent}")
+                nearest = did_you_mean(include, named)
+                raise TaskError(
+                    f"{where}: included file '{include}' is not in {path.parent}{nearest and f'.{nearest}'}"
+                )
             raise TaskError(f"{where}: include: expected a file or a list of files, found {include!r}")
         if not (around.holds(target) or is_installed(target)):
             where = f"{display_path(path)}:{places[('include',)][1]}"
             raise TaskError(f"{where}: include: {include} {OUTSIDE}", HINT)
-        included = parse(target, known, (*_including, path))
+        included = parse(target, known, named, (*_including, path))
         merged = _without(merged, included.values) | included.places
         values |= included.values
         states |= included.states

@@ -146,7 +146,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
     Settings = CrossEntropySettings
 
     def __init__(self, call: TrainingCall) -> None:
-        self._settings = settings = call.loaded.settings(CrossEntropySettings)
+        self._settings = settings = call.loaded.settings(self.Settings)
         super().__init__(call, settings)
         self._drawing, self._fixed = (
             BatchSampler(1, settings.pick, False, False, False, "", seed)

@@ -20,7 +20,7 @@ from ...progress import Progress, silent
 from ...registry import Registry
 from .processes import TrainingProcesses
 from .rows import Batches, Rows, TrainingRow, read_source
-from .schema import LoadedRecipe, Lora, Recipe, Strict, list_recipes
+from .schema import LoadedRecipe, Lora, Recipe, list_recipes
 
 if TYPE_CHECKING:
     import torch
@@ -93,8 +93,8 @@ class Trainer(ABC):
         BenchError: The recipe, its data or its model are invalid.
     """
 
-    Settings: ClassVar[type[Strict]]
-    """The model of the recipe's ``objective``."""
+    Settings: ClassVar[Any]
+    """The model of the recipe's ``objective``, a subclass of ``Strict``."""
     name: str
     """The name of the trained model."""
     rows: Rows

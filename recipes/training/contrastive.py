@@ -170,7 +170,7 @@ class ContrastiveTrainer(Trainer):
     Settings = ContrastiveSettings
 
     def __init__(self, call: TrainingCall) -> None:
-        self._settings = call.loaded.settings(ContrastiveSettings)
+        self._settings: ContrastiveSettings = call.loaded.settings(self.Settings)
         super().__init__(call)
         self._trainable = self.load_trainable(
             TrainableEncoder, "is not a dual encoder.", "The contrastive trainer requires one."

@@ -305,7 +305,7 @@ class Loaded(Generic[_D]):
                 f"there is no {cls.kind} '{named}'.{did_you_mean(named, shipped)}",
                 f"Name a file, or one that ships: {', '.join(shipped)}.",
             )
-        parsed = parse(path)
+        parsed = parse(path, named=shipped)
         changed: dict[str, str] = {}
         options: dict[tuple[str, ...], str] = {}
         for change in changes:

@@ -126,7 +126,7 @@ class ScstTrainer(CaptionerTrainer):
     Settings = ScstSettings
 
     def __init__(self, call: TrainingCall) -> None:
-        self._settings = settings = call.loaded.settings(ScstSettings)
+        self._settings = settings = call.loaded.settings(self.Settings)
         if settings.captions < 2 and settings.baseline != "greedy":
             raise UsageError(
                 f"objective.captions: baseline '{settings.baseline}' compares captions of an image; 1 is too few.",

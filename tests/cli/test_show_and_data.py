@@ -136,6 +136,7 @@ def test_reader_of_the_user_is_shown_with_what_it_is_given_and_does_not_run(benc
         ("statistics", "statistic", "kendall_c"),
         ("models", "model", "captions:FILE"),
         ("adapters", "adapter", "captions"),
+        ("trainers", "trainer", "contrastive"),
     ],
 )
 def test_list_is_printed_as_text_and_as_json(bench, kind: str, column: str, member: str):

@@ -36,6 +36,13 @@ def test_best_and_worst_five_of_a_metric_have_a_picture():
     assert set(drawn) == {f"s{n}" for n in (0, 1, 2, 3, 4, 24, 25, 26, 27, 28)}
 
 
+def test_many_metrics_have_forty_pictures_the_extremes_of_each_first():
+    scores = [[float((sample + 10 * metric) % 50) for sample in range(50)] for metric in range(5)]
+    drawn = list(made_of(*scores))
+    assert len(drawn) == 40
+    assert set(drawn[:10]) == {f"s{of_metric.index(end)}" for of_metric in scores for end in (0.0, 49.0)}
+
+
 def test_picture_is_small_and_says_nothing_that_the_original_says():
     exif = Image.Exif()
     exif[0x010E] = "a secret"
