@@ -99,8 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What follows an unknown option may be its value.
         for argument in [word for word in unknown if word.startswith("-")] or unknown[:1]:
             name = argument.partition("=")[0]
-            told = name in advice
-            _unknown(command.prog, "unrecognized argument", name, [] if told else known, advice.get(name, hint))
+            near = [] if name in advice else known
+            _unknown(command.prog, "unrecognized argument", name, near, advice.get(name, hint))
         return 2
     if options.version:
         from importlib.metadata import version
