@@ -63,17 +63,17 @@ demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and 
 	@echo "Look at single captions with '$(BIN)/bench view demo/runs', and open the address that it prints."
 
 world: $(READY)  ## Train the models of the shapes world anew: 25 to 50 minutes on 2 cores
-	$(BIN)/python -m capbench.recipes.shapes.encoder --output adapters/models/shapes-clip
-	$(BIN)/python -m capbench.recipes.shapes.plain --output adapters/models/shapes-clip-plain
-	$(BIN)/python -m capbench.recipes.shapes.sighted --encoder adapters/models/shapes-clip \
+	$(BIN)/python -m capbench.recipes.shapes.world.encoder --output adapters/models/shapes-clip
+	$(BIN)/python -m capbench.recipes.shapes.world.plain --output adapters/models/shapes-clip-plain
+	$(BIN)/python -m capbench.recipes.shapes.world.sighted --encoder adapters/models/shapes-clip \
 		--output adapters/models/shapes-clip-sighted
-	$(BIN)/python -m capbench.recipes.shapes.pac --encoder adapters/models/shapes-clip \
+	$(BIN)/python -m capbench.recipes.shapes.world.pac --encoder adapters/models/shapes-clip \
 		--output adapters/models/shapes-pac.pth
-	$(BIN)/python -m capbench.recipes.shapes.captioner --encoder adapters/models/shapes-clip \
+	$(BIN)/python -m capbench.recipes.shapes.world.captioner --encoder adapters/models/shapes-clip \
 		--output adapters/models/shapes-llava
-	$(BIN)/python -m capbench.recipes.shapes.answers --captioner adapters/models/shapes-llava \
+	$(BIN)/python -m capbench.recipes.shapes.world.answers --captioner adapters/models/shapes-llava \
 		--output adapters/models/shapes-answers
-	$(BIN)/python -m capbench.recipes.shapes.short_captioner --encoder adapters/models/shapes-clip \
+	$(BIN)/python -m capbench.recipes.shapes.world.short_captioner --encoder adapters/models/shapes-clip \
 		--output adapters/models/shapes-captioner
 
 recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show

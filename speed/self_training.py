@@ -18,7 +18,7 @@ from replication import cell, report
 from capbench.recipes.self_training.report import curve_of, draw_curves, rows_of
 from capbench.recipes.self_training.rounds import LoopCall, run_loop
 from capbench.recipes.self_training.schema import load_loop
-from capbench.recipes.shapes.together import run
+from capbench.recipes.shapes.world.together import run
 from capbench.recipes.training.judging import Row, markdown_table
 from capbench.recipes.training.processes import TrainingProcesses
 

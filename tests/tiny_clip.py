@@ -153,7 +153,7 @@ def _save_for_transformers(state: dict[str, Any], folder: Path) -> None:
     from open_clip import SimpleTokenizer
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
-    from capbench.recipes.shapes.clip import transformers_weights
+    from capbench.recipes.shapes.world.clip import transformers_weights
 
     vision, text = ARCHITECTURE["vision_cfg"], ARCHITECTURE["text_cfg"]
     config = CLIPConfig(

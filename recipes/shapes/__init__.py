@@ -1,1 +1,1 @@
-"""Trains the models of the shapes world; runs do not import it."""
+"""Recipes of the shapes world, and the rows that they train on."""

@@ -8,8 +8,8 @@ import torch
 from feature_rows import stacked
 
 from capbench.adapters import ImageHandle, adapters
-from capbench.recipes.shapes import plain, sighted
-from capbench.recipes.shapes.clip import (
+from capbench.recipes.shapes.world import plain, sighted
+from capbench.recipes.shapes.world.clip import (
     HEAD,
     IMAGE_SIZE,
     START,
@@ -21,11 +21,11 @@ from capbench.recipes.shapes.clip import (
     train_tokenizer,
     write_encoder,
 )
-from capbench.recipes.shapes.encoder import train
-from capbench.recipes.shapes.pac import tune
-from capbench.recipes.shapes.pool import draw_pool, view_of, whole
-from capbench.recipes.shapes.sighted import few_shapes
-from capbench.recipes.shapes.texts import clip_text, facts_of_text, facts_of_things, false_text, true_text
+from capbench.recipes.shapes.world.encoder import train
+from capbench.recipes.shapes.world.pac import tune
+from capbench.recipes.shapes.world.pool import draw_pool, view_of, whole
+from capbench.recipes.shapes.world.sighted import few_shapes
+from capbench.recipes.shapes.world.texts import clip_text, facts_of_text, facts_of_things, false_text, true_text
 from capbench.tasks.shapes.describing import PLACES, short_references
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tiny_recipes import call_of
 
-from capbench.recipes.shapes.clip import TowerSizes, build, train_tokenizer, write_encoder
+from capbench.recipes.shapes.world.clip import TowerSizes, build, train_tokenizer, write_encoder
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.new_captioner import write_new_captioner
 from capbench.tasks.shapes.describing import short_references

@@ -9,7 +9,7 @@ import pytest
 
 import capbench
 from capbench.benchmarks.tables.run import Run
-from capbench.recipes.shapes.clip import build, write_encoder
+from capbench.recipes.shapes.world.clip import build, write_encoder
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Tunes the dual encoder of the shapes world as PAC-S++ tunes CLIP: with LoRA, on more true captions and pictures.
 
-``python -m capbench.recipes.shapes.pac --encoder FOLDER --output FILE``
+``python -m capbench.recipes.shapes.world.pac --encoder FOLDER --output FILE``
 
 Source: Sarto et al. 2024, "Positive-Augmented Contrastive Learning for Vision-and-Language Evaluation and Training".
 There the additional positives are generated pictures and captions. Here they are another drawing of the scene, with
@@ -21,11 +21,11 @@ from safetensors.torch import load_file
 from torch.nn.functional import normalize, softplus
 from transformers import CLIPTokenizer
 
-from ...adapters.encoders.pac import LORA_ALPHA, lora_shapes
-from ...tasks.shapes.describing import detailed_reference, short_references
-from ...tasks.shapes.drawing import pixels
-from ...tasks.shapes.sampling import SPLITS, sample_scene
-from ..training.pac_lora import add_factors
+from ....adapters.encoders.pac import LORA_ALPHA, lora_shapes
+from ....tasks.shapes.describing import detailed_reference, short_references
+from ....tasks.shapes.drawing import pixels
+from ....tasks.shapes.sampling import SPLITS, sample_scene
+from ...training.pac_lora import add_factors
 from .clip import architecture, image_features, normalised, token_ids
 from .losses import encode_texts
 from .pool import as_seen

@@ -1,6 +1,6 @@
 """Trains the start encoder of recipes, on whole pictures with true texts only.
 
-``python -m capbench.recipes.shapes.plain --output FOLDER``
+``python -m capbench.recipes.shapes.world.plain --output FOLDER``
 
 It has seen no false text and no crop, so that recipes with these can improve it.
 """

@@ -9,10 +9,10 @@ from itertools import permutations
 
 import numpy as np
 
-from ...tasks.shapes.accounts import chain
-from ...tasks.shapes.clips import Clip, clip_references
-from ...tasks.shapes.describing import PLACES, detailed, name, sentence, short_references
-from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, Scene, Thing, holds
+from ....tasks.shapes.accounts import chain
+from ....tasks.shapes.clips import Clip, clip_references
+from ....tasks.shapes.describing import PLACES, detailed, name, sentence, short_references
+from ....tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, Scene, Thing, holds
 
 _SIZES, _TEXTURES = ("small", "large"), ("striped", "dotted", "checked")
 _LEFT, _ABOVE = "left of", "above"

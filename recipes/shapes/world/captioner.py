@@ -1,6 +1,6 @@
 """Trains the captioner of the shapes world, a LLaVA on the vision tower of the dual encoder.
 
-``python -m capbench.recipes.shapes.captioner --encoder FOLDER --output FOLDER``
+``python -m capbench.recipes.shapes.world.captioner --encoder FOLDER --output FOLDER``
 
 First the tower and the projector learn the content of each patch and its place in the description; then all weights
 learn to write.
@@ -22,12 +22,12 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import CLIPVisionConfig, LlavaForConditionalGeneration, LlavaProcessor, PreTrainedTokenizerFast
 
-from ...adapters.decoding.dbd import FactPrompts
-from ...tasks.shapes.accounts import account_of
-from ...tasks.shapes.describing import detailed_reference, name
-from ...tasks.shapes.drawing import pixels
-from ...tasks.shapes.sampling import SPLITS, sample_scene
-from ...tasks.shapes.scene import BACKGROUNDS, Scene, Thing
+from ....adapters.decoding.dbd import FactPrompts
+from ....tasks.shapes.accounts import account_of
+from ....tasks.shapes.describing import detailed_reference, name
+from ....tasks.shapes.drawing import pixels
+from ....tasks.shapes.sampling import SPLITS, sample_scene
+from ....tasks.shapes.scene import BACKGROUNDS, Scene, Thing
 from .clip import HEAD, IMAGE_SIZE, MEAN, PATCH, STD, normalised
 from .losses import mean_cross_entropy, patches_loss
 from .pool import GRID, PROPERTIES, as_seen, kinds_of, label_boxes

@@ -1,6 +1,6 @@
 """Trains the start encoder of PAC-S++'s recipe: the vision tower of `shapes-clip`, and a weak text tower.
 
-``python -m capbench.recipes.shapes.sighted --encoder FOLDER --output FOLDER``
+``python -m capbench.recipes.shapes.world.sighted --encoder FOLDER --output FOLDER``
 
 Its vision tower is that of the given encoder, which distinguishes shapes. Its text tower is new and saw few texts, all
 true, most of which call every shape a thing; so additional positives can improve it.
@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
-from ...tasks.shapes.scene import SHAPES
+from ....tasks.shapes.scene import SHAPES
 from .clip import build, image_features, normalised, token_ids, write_open_clip
 from .encoder import world_tokenizer
 from .losses import contrast, encode_texts, true_text_of

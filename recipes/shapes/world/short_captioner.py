@@ -1,6 +1,6 @@
 """Trains the start captioner of recipes: short captions, stopped early, so that recipes can improve it.
 
-``python -m capbench.recipes.shapes.short_captioner --encoder FOLDER --output FOLDER``
+``python -m capbench.recipes.shapes.world.short_captioner --encoder FOLDER --output FOLDER``
 
 It is a small version of PAC-S++'s captioner, on the frozen tower of an encoder, trained by ``shapes_captioner_xe``.
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 from transformers import VisionEncoderDecoderModel
 
-from ..training.contract import TrainingCall
-from ..training.execution import run_recipe
-from ..training.loop import StepReport
-from ..training.new_captioner import write_new_captioner
-from ..training.processes import TrainingProcesses
-from ..training.schema import load_recipe
+from ...training.contract import TrainingCall
+from ...training.execution import run_recipe
+from ...training.loop import StepReport
+from ...training.new_captioner import write_new_captioner
+from ...training.processes import TrainingProcesses
+from ...training.schema import load_recipe
 from .together import run
 
 SIZES = {"layers": 2, "width": 80, "heads": 2, "inner": 160, "positions": 48}

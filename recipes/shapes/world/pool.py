@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...tasks.shapes.clips import FRAMES, Clip, moments, sample_clip
-from ...tasks.shapes.drawing import SIDE, frames_of, pixels
-from ...tasks.shapes.sampling import SPLITS, sample_scene
-from ...tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES, Scene, Thing
+from ....tasks.shapes.clips import FRAMES, Clip, moments, sample_clip
+from ....tasks.shapes.drawing import SIDE, frames_of, pixels
+from ....tasks.shapes.sampling import SPLITS, sample_scene
+from ....tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, SIZES, TEXTURES, Scene, Thing
 from .clip import IMAGE_SIZE, PATCH
 
 GRID = IMAGE_SIZE // PATCH

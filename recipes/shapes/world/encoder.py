@@ -1,6 +1,6 @@
 """Trains the dual encoder of the shapes world.
 
-``python -m capbench.recipes.shapes.encoder --output FOLDER``
+``python -m capbench.recipes.shapes.world.encoder --output FOLDER``
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from torch.nn import functional
 from torch.nn.functional import cross_entropy
 from transformers import CLIPTokenizer
 
-from ...tasks.shapes.scene import BACKGROUNDS
-from ..training.contrastive import info_nce
+from ....tasks.shapes.scene import BACKGROUNDS
+from ...training.contrastive import info_nce
 from .clip import LARGE, TowerSizes, image_features, normalised, text_features, token_ids
 from .pool import PROPERTIES, View
 from .texts import FACTS, WEIGHTS, clip_text, facts_of_text, facts_of_things, false_text, true_text

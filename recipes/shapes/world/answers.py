@@ -1,6 +1,6 @@
 """Tunes the captioner of the shapes world for yes-or-no questions, with LoRA on the language model.
 
-``python -m capbench.recipes.shapes.answers --captioner FOLDER --output FOLDER``
+``python -m capbench.recipes.shapes.world.answers --captioner FOLDER --output FOLDER``
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import LlavaForConditionalGeneration, LlavaProcessor
 
-from ...tasks.shapes.asked import NEGATIVES, SceneQuestion, questions_of
-from ...tasks.shapes.sampling import SPLITS, sample_scene
-from ...tasks.shapes.scene import SIZES, TEXTURES, Scene
+from ....tasks.shapes.asked import NEGATIVES, SceneQuestion, questions_of
+from ....tasks.shapes.sampling import SPLITS, sample_scene
+from ....tasks.shapes.scene import SIZES, TEXTURES, Scene
 from .captioner import LabelledPicture, conversations, pixels_of
 from .losses import mean_cross_entropy
 from .together import optimise, run
