@@ -63,8 +63,8 @@ def application(reward: RewardFunction, folders: Sequence[Path]) -> Starlette:
 
 
 def _refused(status: int, message: str, hint: str) -> JSONResponse:
-    told = {"error": message, "hint": hint}
-    return JSONResponse({key: text.encode("utf-8", "replace").decode() for key, text in told.items()}, status)
+    answer = {"error": message, "hint": hint}
+    return JSONResponse({key: text.encode("utf-8", "replace").decode() for key, text in answer.items()}, status)
 
 
 def _answer(reward: RewardFunction, boundary: Boundary, body: bytes) -> dict[str, Any]:

@@ -127,9 +127,9 @@ def test_images_are_data_uris_or_lie_below_allowed_folders(folder: Path, tmp_pat
         assert f"row 0: {'its ' if 'outside' not in said else ''}image" in refused.json()["error"]
         assert said in refused.json()["error"]
     # Missing, and no image at all: told, each with its row.
-    told = answer(str(folder / "gone.png")).json()
-    assert told["rewards"] == [None, expected[1]] == told["metrics"]["clip_s"]
-    assert list(told["reasons"]) == ["0"]
+    outcome = answer(str(folder / "gone.png")).json()
+    assert outcome["rewards"] == [None, expected[1]] == outcome["metrics"]["clip_s"]
+    assert list(outcome["reasons"]) == ["0"]
     broken = f"data:;base64,{base64.b64encode(b'text').decode()}"
     assert "clip_s: " in answer(broken).json()["reasons"]["0"]
     alone = TestClient(reward_server.application(here, [])).post(
