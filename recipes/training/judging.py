@@ -254,7 +254,7 @@ def _reward(rewarded: Sequence[RewardPart], scores: Sequence[Row]) -> list[str]:
     parts = [f"{part.weight:g} × {_with_model(part)}" for part in rewarded]
     judged_parts = {metric for row in scores for metric in row["rewarded"]}
     unjudged = [_with_model(part) for part in rewarded if part.metric not in judged_parts]
-    note = f"; judged by no task: {', '.join(unjudged)}" if unjudged else ""
+    note = f"; judged by no task: {', '.join(unjudged)}" if unjudged and scores else ""
     return [f"- **Reward**: {' + '.join(parts)}{note}."]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+from pydantic import BeforeValidator, Field
 
 from ...adapters import Encoder, Judge
 from ...adapters.aliases import ModelSpec, resolve_model
@@ -39,6 +40,17 @@ class RewardPart(Strict):
     """Its judge."""
     document_frequencies: Literal["images", "captions"] | None = None
     """Of CIDEr: count the training captions; a document is an image with its captions, or each caption."""
+
+
+def _as_parts(value: Any) -> Any:
+    """Return the parts of a reward; a single metric may be a name or a mapping instead of a list."""
+    if isinstance(value, str):
+        return [{"metric": value}]
+    return [value] if isinstance(value, dict) else value
+
+
+RewardParts = Annotated[list[RewardPart], BeforeValidator(_as_parts), Field(min_length=1)]
+"""A metric, or several for a weighted sum."""
 
 
 @dataclass(frozen=True)
