@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from .captioning import CaptionerSettings, CaptionerTrainer
 from .contract import TrainingCall
 from .loop import FILE, StepReport, TrainingState, every, read_history, steps_of
 from .rewards import RewardParts, Rewards
+from .rows import TrainingRow
 from .schema import Positive, Share
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _CHECKPOINTS, _FINGERPRINT = "checkpoints", "fingerprint"
 _TERMS = {"reward": "reward", "completions/mean_length": "tokens", "kl": "kl", "grad_norm": "gradient_norm"}
 """Numbers of TRL's log, and their names in the history."""
+_UNSCORED = "unscored"
 
 
 class GrpoSettings(CaptionerSettings):
@@ -66,7 +69,8 @@ class GrpoTrainer(CaptionerTrainer):
             import trl  # noqa: F401
         super().__init__(call, settings)
         recipe, schedule = self.recipe, self.recipe.schedule
-        if self.module.config.is_encoder_decoder:
+        module: Any = self.module
+        if module.config.is_encoder_decoder:
             raise UsageError(
                 f"model: {self.name} has an encoder and a decoder; trainer 'grpo' takes captioners that continue an "
                 "instruction.",
@@ -105,26 +109,25 @@ class GrpoTrainer(CaptionerTrainer):
             )
         checkpoints.mkdir(exist_ok=True)
         write_whole(mark, fingerprint)
+        terms = _TERMS | {name: name for name in (*self._rewards.names, _UNSCORED)}
         saved = max(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), default=None)
         steps = steps_of(self.recipe, self)
-        prompt = [{"role": "user", "content": self._settings.prompt}]
         rows = Dataset.from_dict({"row": range(len(self.rows.rows))})
         model: Any = self._peft or self.module
         trainer = GRPOTrainer(
             model,
             self._reward,
             self._arguments(checkpoints, steps),
-            rows.with_transform(lambda batch: self._documents(batch["row"], prompt)),
+            rows.with_transform(_Documents(self.rows.rows, self._settings.prompt)),
             processing_class=self.trainable.processor,
-            callbacks=[_history(folder, steps, int(saved.name.rpartition("-")[2]) if saved else 0, on_step)],
+            callbacks=[_history(folder, steps, int(saved.name.rpartition("-")[2]) if saved else 0, terms, on_step)],
         )
         trainer.remove_callback(PrinterCallback)
+        if saved and self._peft is None:
+            # Checkpoints name parameters as released models do, which the library's trainer does not read again.
+            model.load_state_dict(type(model).from_pretrained(saved, dtype=model.dtype).state_dict())
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
         return TrainingState(fingerprint, trainer.state.global_step, ended="all steps were taken")
-
-    def _documents(self, rows: Sequence[int], prompt: Any) -> dict[str, list[Any]]:
-        images = [read_image(self.rows.rows[row].image).image.convert("RGB") for row in rows]
-        return {"row": list(rows), "prompt": [prompt] * len(rows), "image": images}
 
     def _reward(
         self, completions: Sequence[Any], row: Sequence[int], log_metric: Callable[[str, float], object], **_: object
@@ -136,7 +139,7 @@ class GrpoTrainer(CaptionerTrainer):
             known = values[np.isfinite(values)]
             if len(known):
                 log_metric(name, float(known.mean()))
-        log_metric("unscored", float(np.count_nonzero(~np.isfinite(rewards.total))))
+        log_metric(_UNSCORED, float(np.count_nonzero(~np.isfinite(rewards.total))))
         # TRL leaves completions without a value out of their group.
         return [value if np.isfinite(value) else None for value in rewards.total.tolist()]
 
@@ -177,13 +180,34 @@ class GrpoTrainer(CaptionerTrainer):
         )
 
 
-def _history(folder: Path, steps: int, first: int, on_step: Callable[[StepReport], object]) -> TrainerCallback:
+@dataclass(frozen=True)
+class _Documents:
+    """Reads images as TRL asks for rows; a class, as the library hashes what it is given.
+
+    Attributes:
+        rows: The training rows.
+        prompt: The prompt.
+    """
+
+    rows: Sequence[TrainingRow]
+    prompt: str
+
+    def __call__(self, batch: Mapping[str, Sequence[int]]) -> dict[str, list[Any]]:
+        prompt = [{"role": "user", "content": self.prompt}]
+        images = [read_image(self.rows[row].image).image.convert("RGB") for row in batch["row"]]
+        return {"row": list(batch["row"]), "prompt": [prompt] * len(images), "image": images}
+
+
+def _history(
+    folder: Path, steps: int, first: int, terms: Mapping[str, str], on_step: Callable[[StepReport], object]
+) -> TrainerCallback:
     """Return what writes a line of the history after each step.
 
     Args:
         folder: Holds the history.
         steps: Number of steps of the training.
         first: Steps before this call; lines of later ones are from a killed process.
+        terms: Numbers of TRL's log, and their names in the history.
         on_step: Called after each step.
     """
     from transformers import TrainerCallback
@@ -196,7 +220,7 @@ def _history(folder: Path, steps: int, first: int, on_step: Callable[[StepReport
             if not state.is_world_process_zero or not logs or "loss" not in logs:
                 return
             line = {"step": state.global_step, "loss": logs["loss"], "rate": logs["learning_rate"]}
-            line |= {name: logs[key] for key, name in _TERMS.items() if key in logs}
+            line |= {name: logs[key] for key, name in terms.items() if key in logs}
             line |= {"seconds": logs.get("step_time", 0.0)}
             with (folder / FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")

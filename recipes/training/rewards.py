@@ -74,6 +74,9 @@ class Rewards:
         rows: The training rows.
         device: The device of encoders.
 
+    Attributes:
+        names: Names of the metrics.
+
     Raises:
         UsageError: A metric lacks an input, depends on the other captions, or is unknown.
         MetricError: A requirement is missing on this machine.
@@ -87,6 +90,7 @@ class Rewards:
             self._metrics = WeightedMetrics(parts_of_sum, _ImageCache(), remedy)
         except (UsageError, MetricError) as error:
             raise type(error)(f"objective.reward: {error.message}", error.hint) from error
+        self.names = [metric.name for metric in self._metrics.planned]
 
     def of(self, rows: Sequence[TrainingRow], captions: Sequence[str]) -> RewardValues:
         """Return the rewards of captions.
