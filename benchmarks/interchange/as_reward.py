@@ -277,7 +277,7 @@ class Reward(RewardFunction):
             at = [int(row.id) for row in usable]
             for name, scores in self._metrics.scores(items).items() if usable else ():
                 values[name][at] = scores.values[item_of_row]
-                for row, item in zip(at, item_of_row.tolist(), strict=True):
+                for row, item in zip(at, item_of_row.tolist(), strict=True) if scores.failures else ():
                     if item in scores.failures:
                         reasons.setdefault(row, f"{name}: {scores.failures[item]}")
         return RewardScores(self._metrics.total(values), values, reasons)
