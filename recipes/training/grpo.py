@@ -64,7 +64,7 @@ class GrpoTrainer(CaptionerTrainer):
     Settings = GrpoSettings
 
     def __init__(self, call: TrainingCall) -> None:
-        self._settings = settings = call.loaded.settings(GrpoSettings)
+        self._settings = settings = call.loaded.settings(self.Settings)
         with extra("rl", "trainer 'grpo' needs TRL"):
             import trl  # noqa: F401
         super().__init__(call, settings)
