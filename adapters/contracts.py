@@ -535,6 +535,7 @@ class TrainableCaptioner(TrainableModel):
         tokens: Returns texts as tokens that answer the instruction, the end token at the end.
         positions: The most tokens that an answer may have, the end token counted: beyond them the model has no
             positions. None where the answer goes on from the instruction, or positions have no end.
+        processor: The processor of transformers that makes its inputs, for the field's trainers; None without one.
     """
 
     inputs: Callable[[Sequence[Image.Image], str], dict[str, torch.Tensor]]
@@ -545,6 +546,7 @@ class TrainableCaptioner(TrainableModel):
     texts: Callable[[Sequence[Sequence[int]]], list[str]]
     tokens: Callable[[Sequence[str], str], list[list[int]]]
     positions: int | None = None
+    processor: Any = None
 
 
 @dataclass(frozen=True)

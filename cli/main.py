@@ -25,6 +25,7 @@ COMMANDS = {
     "view": "look at finished runs and their samples in a browser: bench view runs",
     "rate": "have people rate captions in a browser: bench rate iiw_400 --captions a.jsonl b.jsonl --better",
     "score": "score captions in a file: bench score captions.jsonl --metrics cider,meteor",
+    "serve": "score captions for trainers on other machines: bench serve --metrics meteor",
     "train": "train a model by a recipe, judged by tasks: bench train shapes_sdci_pick1 --output FOLDER",
     "make": "make captions, summaries or negatives by a recipe: bench make pacspp_positives --data DIR --output DIR",
     "loop": "make data and train on them in turn, by one recipe: bench loop shapes_loop --output DIR",

@@ -77,6 +77,7 @@ bench explain --metric 'capture[parser=grammar,synonyms=false,soft=false]' \
 """
 """One after the other, in a folder that has what their reader has; runs look at a few documents."""
 TOLD = {
+    r"serve ": "tests/benchmarks/interchange/test_reward_server.py",
     r"view ": "tests/benchmarks/view serves pages, tests/browser looks at them",
     r"compare (RUN|runs/my_photos|runs/flickr8k_expert|runs/shapes_dci)": "tests/test_readme.py compares some",
     r"export latex runs/my_photos": "tests/test_readme.py",
@@ -112,6 +113,7 @@ EXAMPLES = {
         "predictions=[": "tests/test_readme.py",
         "clip_score.update": "tests/test_readme.py",
         "capbench.reward": "tests/test_readme.py",
+        "urllib.request": "tests/benchmarks/interchange/test_reward_server.py",
     },
     "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
     "plots.md": {"agreement_figure": "here"},

@@ -39,6 +39,7 @@ def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
         texts=lambda rows: [captioner.text(ids) for ids in rows],
         tokens=own.tokens,
         positions=captioner.positions,
+        processor=captioner.processor,
     )
 
 

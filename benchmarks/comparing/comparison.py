@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from ...progress import Progress, silent
 from ...tasks.schema import StatisticEntry
 from ..protocols import names_where
 from ..protocols.contract import ComparedRows, PairedEstimates, Subject
-from ..protocols.job import shown_times
+from ..protocols.job import Result, shown_times
+from ..records.task_run import TaskRun
 from ..running.plan import make_statistic
 from ..statistics import Draws, Intervals, statistics
 from ..statistics.bootstrap import Interval, least_p, resamples_for
 from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.influence import Influence, Spread
 from ..statistics.paired import Difference, difference
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
@@ -29,6 +32,7 @@ from .finished_runs import (
     read_runs,
     require_same_data,
     require_same_references,
+    require_same_task,
     scored_metrics,
     scores_only,
 )
@@ -426,30 +430,73 @@ def on_shared_documents(
     return ComparedRows([images[identity] for identity in ids], scores, categories=of_ids), notes
 
 
-def changes(before: Path, after: Path) -> dict[str, Difference]:
-    """Return the difference of each metric's mean between two runs of a captioner, by the paired bootstrap.
+def changes(before: TaskRun, after: TaskRun) -> dict[tuple[str, str], Difference]:
+    """Return the paired difference of each overall value of two runs, by metric and statistic.
 
-    Metrics with different settings in the two runs, corpus metrics and tasks that judge metrics have no difference.
+    Resamples draw the same images for both; differences of corpus values are by the infinitesimal jackknife over
+    documents. Values of metrics with different settings, or that are undefined, have no difference.
 
     Args:
-        before: Folder of the first run.
-        after: Folder of the second run, of the same task.
+        before: The first run, as ``evaluate`` returned it.
+        after: The second run, of the same task.
 
     Raises:
-        DataError: A run cannot be read, or they are of different tasks or data.
+        DataError: They are of different tasks or data.
     """
-    first, second = runs = read_runs([before, after])
-    protocol = first.record.protocol
-    if protocol.subject != "model" or not protocol.comparable:
+    first, second = runs = [_with_samples(run) for run in (before, after)]
+    require_same_task(runs)
+    if not first.record.protocol.comparable:
         return {}
-    effects: dict[str, Difference] = {}
-    for metric, origin in first.metrics.items():
-        if second.metrics.get(metric) != origin or origin.get("aggregation") == "corpus":
+    differences: dict[tuple[str, str], Difference] = {}
+    for result in before.results:
+        origin = first.metrics.get(result.metric)
+        if result.category or origin is None or second.metrics.get(result.metric) != origin:
             continue
-        rows, _ = on_shared_documents(metric, runs, ("before", "after"))
-        try:
-            estimates = protocol.compare(rows, None, CompareSettings().draws()).estimates
-        except UndefinedStatistic:
-            continue
-        effects[metric] = difference(estimates["after"], estimates["before"])
-    return effects
+        with suppress(UndefinedStatistic):
+            estimates = _before_and_after(result, runs)
+            differences[result.metric, result.statistic] = difference(estimates["after"], estimates["before"])
+    return differences
+
+
+def _with_samples(run: TaskRun) -> FinishedRun:
+    table = run.samples
+    return FinishedRun(run.folder or Path(run.record.task), run.record, table.column_names, table.select)
+
+
+def _before_and_after(result: Result, runs: Sequence[FinishedRun]) -> Mapping[str, Spread]:
+    """Return a value of both runs, as they scatter together.
+
+    Raises:
+        DataError: The runs are of different data.
+        UndefinedStatistic: A value is undefined.
+    """
+    (first, second), metric = runs, result.metric
+    protocol, draws, names = first.record.protocol, CompareSettings().draws(), ("before", "after")
+    if protocol.subject == "metric":
+        require_same_data(runs)
+        name, statistic = _statistic(first, result.statistic)
+        aspect = name.rpartition(".")[2] if first.aspects else ""
+        rows = ComparedRows(
+            first.values("image"),
+            {"before": first.scores(metric), "after": second.scores(metric)},
+            first.ratings(aspect) if protocol.rated else Ratings.of(()),
+            first.values("system"),
+            first.values("category"),
+            by="" if statistic else name,
+            lower_is_better=set() if first.record.higher_is_better(metric) else set(names),
+        )
+        return protocol.compare(rows, statistic, draws).estimates
+    if result.statistic != "corpus":
+        return protocol.compare(on_shared_documents(metric, runs, names)[0], None, draws).estimates
+    column, ids = f"influence.{metric}", first.values("id")
+    require_same_references(runs, ids)
+    if any(column not in run.columns for run in runs) or set(ids) != set(second.values("id")):
+        raise UndefinedStatistic("the runs have other documents, or the value is not made of sums")
+    estimates: dict[str, Spread] = {}
+    for name, run in zip(names, runs, strict=True):
+        of_id = dict(zip(run.values("id"), run.values(column), strict=True))
+        value = run.record.results[result.key].value
+        if value is None:
+            raise UndefinedStatistic("the value is undefined")
+        estimates[name] = Influence(value, np.array([of_id[identity] for identity in ids]))
+    return estimates

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,24 +20,25 @@ from ..statistics.rated_rows import Ratings
 
 if TYPE_CHECKING:
     import pyarrow
-    import pyarrow.parquet
 
 _TEXTS = ("candidate", "candidates", "references", "negatives")
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run folder.
+    """A run with its samples.
 
     Attributes:
         path: The folder, as the user named it.
         record: Its ``run.json``.
-        file: Its ``samples.parquet``.
+        columns: Columns of its samples.
+        read: Returns some columns of its samples.
     """
 
     path: Path
     record: Record
-    file: pyarrow.parquet.ParquetFile
+    columns: list[str]
+    read: Callable[[Sequence[str]], pyarrow.Table]
 
     @cached_property
     def samples(self) -> pyarrow.Table:
@@ -46,7 +47,7 @@ class FinishedRun:
 
     def _read(self, names: Sequence[str]) -> pyarrow.Table:
         """Return columns without failed samples, which have no image."""
-        samples = read_columns(self.path, self.file, names)
+        samples = self.read(names)
         images = samples["image"]
         return samples.filter(images.is_valid()) if images.null_count else samples
 
@@ -79,11 +80,6 @@ class FinishedRun:
     def ratings(self, aspect: str = "") -> Ratings:
         """Return the ratings of each sample, NaN for a rater who gave none; of one aspect, where there are several."""
         return Ratings(*numbers_in_lists(self.samples[f"ratings.{aspect}" if aspect else "ratings"]))
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns of the file."""
-        return self.file.schema_arrow.names
 
     def values(self, column: str) -> list[Any]:
         """Return a column, empty if the file lacks it; columns of texts are read on demand."""
@@ -125,7 +121,17 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
         if folder.resolve() in runs:
             raise UsageError(f"{folder}: the run is listed twice")
         runs[folder.resolve()] = _read(folder)
-    first, *others = runs.values()
+    require_same_task(list(runs.values()))
+    return list(runs.values())
+
+
+def require_same_task(runs: Sequence[FinishedRun]) -> None:
+    """Raise unless runs are of one task.
+
+    Raises:
+        DataError: They are of different tasks or versions.
+    """
+    first, *others = runs
     for run in others:
         for noun, name in (("task", "task"), ("version", "version"), ("protocol", "output_type")):
             value, other = (getattr(each.record, name) for each in (first, run))
@@ -134,7 +140,6 @@ def read_runs(folders: Sequence[Path]) -> list[FinishedRun]:
                     f"runs of different {noun}s cannot be compared: {first.path} is of {noun} {value}, "
                     f"{run.path} of {noun} {other}"
                 )
-    return [first, *others]
 
 
 def _read(folder: Path) -> FinishedRun:
@@ -145,7 +150,8 @@ def _read(folder: Path) -> FinishedRun:
             "Run folders below it: " + ", ".join(map(str, below[-3:])) if below else "",
         )
     record = read_record(folder)
-    return FinishedRun(folder, record, open_samples(folder, record))
+    file = open_samples(folder, record)
+    return FinishedRun(folder, record, file.schema_arrow.names, partial(read_columns, folder, file))
 
 
 def scores_only(run: FinishedRun, needed: str) -> DataError:

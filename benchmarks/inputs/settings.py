@@ -20,7 +20,7 @@ from ..statistics import Draws, Intervals
 
 _BETWEEN = re.compile(r",(?![^\[]*\])")
 _NAMED = re.compile(r"(?P<metric>[^\[\]]+)(?:\[(?P<arguments>[^\[\]]*)\])?")
-ColumnType = Literal["text", "texts", "numbers", "integer"]
+ColumnType = Literal["text", "texts", "number", "numbers", "integer"]
 NAMING_COLUMNS = ("id", "image", "system", "category", "failure")
 """Columns of texts that identify samples; all others hold content of the data set or of a model."""
 COLUMNS: Mapping[str, ColumnType] = {
@@ -28,6 +28,7 @@ COLUMNS: Mapping[str, ColumnType] = {
     "candidate": "text",
     **dict.fromkeys(("references", "candidates", "negatives"), "texts"),
     **dict.fromkeys(("ratings", "shares", "scores"), "numbers"),
+    "influence": "number",
     "systems": "texts",
     "preferred": "integer",
 }

@@ -8,8 +8,9 @@ import math
 import os
 import tempfile
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import numpy as np
 from ...adapters import Adapter
 from ...adapters.images.handles import as_png, is_decoded
 from ...errors import DataError, UsageError, counted
+from ...metrics import Cache, Context, Items, Scores
 from ...permissions import Permissions, permit
 from ...rows import is_number
 from ...tasks.schema import MetricEntry
@@ -26,66 +28,142 @@ from ..inputs.items import gather, image_key, references_fault, references_of
 from ..inputs.models import LoadedWhenAsked, NamedModels, named_or_given
 from ..inputs.settings import read_metric, split_metrics
 from ..running.execution import execution_of
-from ..running.planned_metrics import finds_by_id, require_one
+from ..running.planned_metrics import finds_by_id
 from ..running.rows import caption_rows, plan_rows
-from ..running.scoring import Scorer, score_metric
+from ..running.scoring import score_metric
 from ..store.store import Store
 
 OnError = Literal["raise"] | float | None
 """What a completion without a reward gets: an error, this value, or None, which TRL leaves out."""
-_COLUMNS = {"references": ("references",), "objects": ("objects",), "image": ("image", "images"), "boxes": ("boxes",)}
+COLUMNS = {"references": ("references",), "objects": ("objects",), "image": ("image", "images"), "boxes": ("boxes",)}
 """Need of a metric to the columns that give it, of which the first that is there counts."""
 _NAMED_COMPLETIONS = 3
 
 
-class Reward:
-    """A weighted sum of metrics as a function of completions; created by :func:`reward`.
-
-    It can be sent to other processes. Each loads the models at its first call; they share the store.
-
-    Args:
-        metrics: The metrics.
-        weights: Factor of each in the sum.
-        models: The models that they need.
-        on_error: What a completion without a reward gets.
-        store: The store's file.
-        permissions: What a data set may decide.
+@dataclass(frozen=True)
+class WeightedMetric:
+    """A metric in a reward.
 
     Attributes:
-        __name__: Its metrics, as trainers log it.
+        metric: Its name and settings.
+        weight: Its factor in the sum.
+        models: The models that it needs.
+    """
+
+    metric: MetricEntry
+    weight: float
+    models: NamedModels
+
+
+class WeightedMetrics:
+    """A weighted sum of metrics, whose values do not depend on the other captions of a step.
+
+    Args:
+        parts: The metrics. Models that are the same object are loaded once, at the first call.
+        cache: The cache of expensive results.
+        remedy: How a metric is made independent of other captions.
+
+    Attributes:
+        planned: The metrics.
 
     Raises:
-        UsageError: A metric is unknown, lacks a model, or depends on the other completions of a step.
+        UsageError: A metric is unknown, lacks a model, or depends on the other captions of a step.
         MetricError: A metric cannot run on this machine.
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[MetricEntry],
-        weights: Sequence[float],
-        models: NamedModels,
-        on_error: OnError,
-        store: Path,
-        permissions: Permissions,
-    ) -> None:
-        planned = plan_rows(metrics, models)
-        for metric in planned:
-            require_one([metric])
+    def __init__(self, parts: Sequence[WeightedMetric], cache: Cache, remedy: str) -> None:
+        self._parts, self._cache = parts, cache
+        self.planned = [plan_rows([part.metric], part.models)[0] for part in parts]
+        names = [metric.name for metric in self.planned]
+        for metric, name in zip(self.planned, names, strict=True):
             if metric.metric.corpus_dependent:
-                raise UsageError(
-                    f"reward: the values of metric '{metric.name}' depend on the other captions of a step.",
-                    "Name captions to count n-grams in: cider[document_frequencies=FILE], or corpus=ROWS.",
-                )
-        self.__name__ = "+".join(metric.name for metric in planned)
-        self._arguments = (metrics, weights, models, on_error, store, permissions)
-        self._weights, self._on_error, self._permissions = weights, on_error, permissions
-        self._store = Store(store, late=True)
-        self._scorer = Scorer(planned, LoadedWhenAsked(models))
-        self._needs = frozenset[str]().union(*(metric.metric.needs for metric in planned))
+                raise UsageError(f"the values of metric '{name}' depend on the other captions of a step.", remedy)
+            if names.count(name) > 1:
+                raise UsageError(f"two metrics are called '{name}'", f"Give one of them a label: {name}[label=NAME].")
+        loaded = {id(part.models): LoadedWhenAsked(part.models) for part in parts}
+        self._models = [loaded[id(part.models)] for part in parts]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how another process builds it anew."""
-        return type(self), self._arguments
+    def scores(self, items: Items) -> dict[str, Scores]:
+        """Return the scores of each metric by name."""
+        scores: dict[str, Scores] = {}
+        for planned, models in zip(self.planned, self._models, strict=True):
+            needs = planned.metric.needs
+            encoder = models.encoder if "encoder" in needs else None
+            context = Context(self._cache, encoder=encoder, judge=models.judge if "judge" in needs else None)
+            scores[planned.name] = score_metric(planned.metric, items, context)
+        return scores
+
+    def total(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the weighted sum of the values of each metric (``[n]``); NaN where one is undefined."""
+        weighted = (part.weight * values[planned.name] for part, planned in zip(self._parts, self.planned, strict=True))
+        return sum(weighted, start=np.zeros(1))
+
+
+@dataclass(frozen=True)
+class RewardScores:
+    """The scores of rows.
+
+    Attributes:
+        total: ``[n]`` rewards; NaN where undefined.
+        values: Metric to its ``[n]`` values.
+        reasons: Index of a row without a value to the reason.
+    """
+
+    total: np.ndarray
+    values: Mapping[str, np.ndarray]
+    reasons: Mapping[int, str]
+
+
+class RewardFunction(ABC):
+    """A weighted sum of metrics as a function of completions; created by :func:`reward`.
+
+    Args:
+        name: Its metrics.
+        needs: What they need of a row.
+        on_error: What a completion without a reward gets.
+
+    Attributes:
+        __name__: Its metrics, as trainers log it.
+        needs: What they need of a row.
+    """
+
+    def __init__(self, name: str, needs: frozenset[str], on_error: OnError) -> None:
+        self.__name__, self.needs, self._on_error = name, needs, on_error
+
+    @abstractmethod
+    def scores(self, rows: Sequence[Mapping[str, Any]]) -> RewardScores:
+        """Return the scores of rows.
+
+        Args:
+            rows: ``candidate`` and what the metrics need; see :func:`capbench.score`.
+
+        Raises:
+            BenchError: They cannot be scored.
+        """
+
+    def rows(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return completions and their columns as rows; see :meth:`__call__`.
+
+        Raises:
+            UsageError: A column is missing, or of another length.
+        """
+        values_of: dict[str, Sequence[Any]] = {"candidate": list(map(_text, completions))}
+        for need in self.needs & COLUMNS.keys():
+            name = next((name for name in COLUMNS[need] if columns.get(name) is not None), None)
+            if name is None:
+                raise UsageError(
+                    f"reward {self.__name__}: the step has no column {' or '.join(map(repr, COLUMNS[need]))}.",
+                    f"Its columns are {', '.join(columns) or 'none'}: rename that of the data set.",
+                )
+            values_of[need] = [_only(value) for value in columns[name]] if name == "images" else columns[name]
+            if len(values_of[need]) != len(completions):
+                number = counted(len(completions), "completion")
+                raise UsageError(f"reward {self.__name__}: '{name}' has {len(values_of[need]):,} values for {number}")
+        if "image" in values_of:
+            # Completions of a prompt share an image, which is encoded once.
+            encoded = {id(image): as_png(image) for image in values_of["image"] if is_decoded(image)}
+            values_of["image"] = [encoded.get(id(image), image) for image in values_of["image"]]
+        return [dict(zip(values_of, values, strict=True)) for values in zip(*values_of.values(), strict=True)]
 
     def __call__(
         self, prompts: object = None, completions: Sequence[Any] = (), *, log_metric: Any = None, **columns: Any
@@ -106,31 +184,13 @@ class Reward:
             UsageError: A column is missing, or of another length.
             DataError: A completion has no reward, and ``on_error`` is ``raise``.
         """
-        values_of: dict[str, Sequence[Any]] = {"candidate": list(map(_text, completions))}
-        for need in self._needs & _COLUMNS.keys():
-            name = next((name for name in _COLUMNS[need] if columns.get(name) is not None), None)
-            if name is None:
-                raise UsageError(
-                    f"reward {self.__name__}: the step has no column {' or '.join(map(repr, _COLUMNS[need]))}.",
-                    f"Its columns are {', '.join(columns) or 'none'}: rename that of the data set.",
-                )
-            values_of[need] = [_only(value) for value in columns[name]] if name == "images" else columns[name]
-            if len(values_of[need]) != len(completions):
-                number = counted(len(completions), "completion")
-                raise UsageError(f"reward {self.__name__}: '{name}' has {len(values_of[need]):,} values for {number}")
-        if "image" in values_of:
-            # Completions of a prompt share an image, which is encoded once.
-            encoded = {id(image): as_png(image) for image in values_of["image"] if is_decoded(image)}
-            values_of["image"] = [encoded.get(id(image), image) for image in values_of["image"]]
-        rows = [dict(zip(values_of, values, strict=True)) for values in zip(*values_of.values(), strict=True)]
-        values, reasons = self._values(rows)
-        if log_metric is not None and len(values) > 1:
-            for name, of_metric in values.items():
+        scores = self.scores(self.rows(completions, columns))
+        if log_metric is not None and len(scores.values) > 1:
+            for name, of_metric in scores.values.items():
                 known = of_metric[np.isfinite(of_metric)]
                 log_metric(name, float(known.mean()) if len(known) else math.nan)
-        total = np.einsum("m,mn->n", self._weights, np.stack(list(values.values())))
-        otherwise = self._told(reasons) if reasons else None
-        return [otherwise if n in reasons else value for n, value in enumerate(total.tolist())]
+        otherwise = self._told(scores.reasons) if scores.reasons else None
+        return [otherwise if n in scores.reasons else value for n, value in enumerate(scores.total.tolist())]
 
     def compute_score(
         self,
@@ -165,24 +225,6 @@ class Reward:
         columns = {name: [extra.get(name) for extra in extras] for extra in extras for name in extra}
         return self(None, batch["solution_strs"], **{**columns, "references": truths})
 
-    def _values(self, rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-        """Return ``[n]`` values of each metric, NaN where undefined, and why a row lacks one."""
-        failures, metrics = FailureLog(strict=False), self._scorer.metrics
-        values = {metric.name: np.full(len(rows), np.nan) for metric in metrics}
-        with permit(self._permissions):
-            usable = list(caption_rows(rows, self._needs, "zero", failures))
-            reasons = {int(failure.sample): f"{failure.subject}: {failure.reason}" for failure in failures.entries}
-            items, item_of_row, _ = gather(usable, finds_by_id(metrics))
-            at = [int(row.id) for row in usable]
-            for metric in metrics if usable else ():
-                context = replace(self._scorer.context(metric.metric, metric.name), cache=self._store)
-                scores = score_metric(metric.metric, items, context)
-                values[metric.name][at] = scores.values[item_of_row]
-                for row, item in zip(at, item_of_row.tolist(), strict=True):
-                    if item in scores.failures:
-                        reasons.setdefault(row, f"{metric.name}: {scores.failures[item]}")
-        return values, reasons
-
     def _told(self, reasons: Mapping[int, str]) -> float | None:
         """Return what completions without a reward get, with a warning, or raise."""
         some = "; ".join(f"completion {row}: {reasons[row]}" for row in sorted(reasons)[:_NAMED_COMPLETIONS])
@@ -192,6 +234,53 @@ class Reward:
             raise DataError(message, "on_error=VALUE gives such completions a value, on_error=None leaves them out.")
         warnings.warn(message, stacklevel=3)
         return None if self._on_error is None else float(self._on_error)
+
+
+class Reward(RewardFunction):
+    """A reward that is computed here.
+
+    It can be sent to other processes. Each loads the models at its first call; they share the store.
+
+    Args:
+        parts: The metrics.
+        on_error: What a completion without a reward gets.
+        store: The store's file.
+        permissions: What a data set may decide.
+
+    Raises:
+        UsageError: A metric is unknown, lacks a model, or depends on the other completions of a step.
+        MetricError: A metric cannot run on this machine.
+    """
+
+    def __init__(
+        self, parts: Sequence[WeightedMetric], on_error: OnError, store: Path, permissions: Permissions
+    ) -> None:
+        remedy = "Name captions to count n-grams in: cider[document_frequencies=FILE]; in Python, corpus=ROWS."
+        self._metrics = WeightedMetrics(parts, Store(store, late=True), remedy)
+        self._planned, self._permissions = self._metrics.planned, permissions
+        self._arguments = (parts, on_error, store, permissions)
+        needs = frozenset[str]().union(*(metric.metric.needs for metric in self._planned))
+        super().__init__("+".join(metric.name for metric in self._planned), needs, on_error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process builds it anew."""
+        return type(self), self._arguments
+
+    def scores(self, rows: Sequence[Mapping[str, Any]]) -> RewardScores:
+        """Return the scores of rows; see :meth:`RewardFunction.scores`."""
+        failures = FailureLog(strict=False)
+        values = {metric.name: np.full(len(rows), np.nan) for metric in self._planned}
+        with permit(self._permissions):
+            usable = list(caption_rows(rows, self.needs, "zero", failures))
+            reasons = {int(failure.sample): f"{failure.subject}: {failure.reason}" for failure in failures.entries}
+            items, item_of_row, _ = gather(usable, finds_by_id(self._planned))
+            at = [int(row.id) for row in usable]
+            for name, scores in self._metrics.scores(items).items() if usable else ():
+                values[name][at] = scores.values[item_of_row]
+                for row, item in zip(at, item_of_row.tolist(), strict=True) if scores.failures else ():
+                    if item in scores.failures:
+                        reasons.setdefault(row, f"{name}: {scores.failures[item]}")
+        return RewardScores(self._metrics.total(values), values, reasons)
 
 
 def reward(
@@ -208,11 +297,12 @@ def reward(
     allow_outside: Sequence[str | Path] = (),
     allow_server: Sequence[str] = (),
     trust_remote_code: bool = False,
-) -> Reward:
+) -> RewardFunction:
     """Return metrics as a reward function, for TRL (``reward_funcs=``) and verl (``.compute_score``).
 
     Args:
-        metrics: A metric, several that are added, or metric to its factor in a sum (negative where less is better).
+        metrics: A metric, several that are added, or metric to its factor in a sum (negative where less is better);
+            or the address of ``bench serve``, ``http://HOST:PORT``, whose token ``$CAPBENCH_TOKEN`` holds.
         model: The encoder of images and texts, for metrics that need one.
         model_args: ``key=value,...`` for its adapter, or a mapping.
         judge: The judge of captions, for metrics that need one.
@@ -235,35 +325,56 @@ def reward(
         >>> cider = capbench.reward("cider", corpus=train_set)
         >>> GRPOTrainer(model, reward_funcs=[cider, capbench.reward({"length": -0.01})], train_dataset=train_set)
     """
-    weights = metrics if isinstance(metrics, Mapping) else dict.fromkeys(split_metrics(metrics), 1.0)
     if not (on_error in ("raise", None) or is_number(on_error)):
         raise UsageError(f"on_error={on_error!r}: it is 'raise', a number or None.")
+    if isinstance(metrics, str) and metrics.startswith(("http://", "https://")):
+        if model is not None or judge is not None or corpus is not None:
+            raise UsageError(f"reward {metrics}: its metrics have their models and corpus there.", "Leave them out.")
+        from .remote_reward import RemoteReward
+
+        return RemoteReward(metrics, on_error)
+    weights = metrics if isinstance(metrics, Mapping) else dict.fromkeys(split_metrics(metrics), 1.0)
     permissions = Permissions.of(allow_outside, allow_server, trust_remote_code=trust_remote_code)
     entries = [read_metric(name) for name in weights]
     if corpus is not None:
-        frequencies = {"document_frequencies": _counted_in(corpus, group)}
         ciders = [number for number, entry in enumerate(entries) if entry.metric == "cider"]
         if not ciders:
             named = ", ".join(weights)
             raise UsageError(f"reward: corpus= is for the metric 'cider', which is none of: {named}", "Leave it out.")
+        counted_in = {"document_frequencies": _corpus_file(corpus, group)}
         for number in ciders:
-            entries[number] = entries[number].model_copy(update=frequencies)
+            entries[number] = entries[number].model_copy(update=counted_in)
     with permit(permissions):
         models = NamedModels(encoder=named_or_given(model, model_args), judge=named_or_given(judge, judge_args))
         file = execution_of(None, store)[1]
-        return Reward(entries, list(weights.values()), models, on_error, file, permissions)
+        factors = map(float, weights.values())
+        parts = [WeightedMetric(entry, factor, models) for entry, factor in zip(entries, factors, strict=True)]
+        return Reward(parts, on_error, file, permissions)
 
 
-def _counted_in(corpus: str | Path | Mapping[Any, Any] | Iterable[Mapping[str, Any]], group: str) -> str:
-    """Return the file of captions to count; that of rows is deleted with the process."""
+def _corpus_file(corpus: str | Path | Mapping[Any, Any] | Iterable[Mapping[str, Any]], group: str) -> str:
+    """Return the file of captions to count."""
     if isinstance(corpus, str | Path):
         return str(corpus)
     if isinstance(corpus, Mapping):
         corpus = [{"references": texts, group: identity} for identity, texts in corpus.items()]
+    return written_corpus(corpus, group)
+
+
+def written_corpus(rows: Iterable[Mapping[str, Any]], group: str) -> str:
+    """Write captions for CIDEr to count, and return the file, which is deleted with the process.
+
+    Args:
+        rows: Rows with ``references``.
+        group: Column of rows whose equal values are one document; without it each row is one.
+
+    Raises:
+        DataError: A row has no references, or all are of one document.
+    """
     images = set[str]()
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8", delete=False) as file:
         atexit.register(os.unlink, file.name)
-        for number, row in enumerate(corpus):
+        for number, row in enumerate(rows):
             references, document = references_of(row.get("references")), row.get(group, number)
             if fault := references_fault(references):
                 raise DataError(f"corpus: row {number}: its 'references': {fault}")

@@ -290,6 +290,14 @@ class Protocol(ABC, Generic[SettingsT]):
         """
         return {}
 
+    def row_influence(self, collected: Collected, scored: ScoredMetrics) -> dict[str, np.ndarray]:
+        """Return the additional columns ``influence.METRIC`` of each row, from which runs are compared.
+
+        Returns:
+            Metric with a corpus value to the ``[n]`` influence of each row on it.
+        """
+        return {}
+
     def row_scores(self, collected: Collected, scored: ScoredMetrics) -> RowScores:
         """Return the score of each row by each metric, and why rows have none."""
         values: dict[str, np.ndarray] = {}

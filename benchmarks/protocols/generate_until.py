@@ -132,6 +132,16 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
             results[int(place)] = results[int(place)].with_interval(interval)
         return results
 
+    def row_influence(self, collected: Collected, scored: ScoredMetrics) -> dict[str, np.ndarray]:
+        """Return the influence of each row on the overall corpus values; see ``Protocol.row_influence``."""
+        everyone = _parts(collected, self.settings.aggregate)[-1]
+        of_corpus = {entry.name: everyone.influence(entry) for entry in scored if entry.aggregation == "corpus"}
+        return {
+            name: collected.of_samples(influence.of_image)
+            for name, influence in of_corpus.items()
+            if influence is not None and not influence.fault()
+        }
+
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the mean of each captioner's values over their common documents."""
         usable = rows.usable

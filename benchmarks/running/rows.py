@@ -183,6 +183,8 @@ def caption_rows(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures
         UsageError: A row is no mapping.
     """
     boundary, seen = Boundary.around(Path.cwd()) if "image" in needs else None, set[str]()
+    checked: Any = None
+    fault_of_references: str | None = None
     for number, row in enumerate(rows):
         if isinstance(row, BadRow):
             failures.add(row.place, "data", row.reason)
@@ -193,6 +195,9 @@ def caption_rows(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures
             )
         identity = str(number) if row.get("id") is None else printable(str(row["id"]))
         references = references_of(row.get("references", []))
+        # Captions of an image follow each other, with equal references.
+        if "references" in needs and (type(references) is not list or references != checked):
+            checked, fault_of_references = references, references_fault(references)
         if identity in seen:
             failures.add(identity, "data", "has an id that occurred before; the first one was kept")
         elif len(named := _CANDIDATES & row.keys()) != 1:
@@ -200,8 +205,8 @@ def caption_rows(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures
             both = "has both 'candidate' and 'caption': which of them is scored?"
             fault = both if named else f"has no column 'candidate' or 'caption'; its columns are {columns}"
             failures.add(identity, "data", fault)
-        elif "references" in needs and (fault := references_fault(references)):
-            failures.add(identity, "reference", fault)
+        elif fault_of_references:
+            failures.add(identity, "reference", fault_of_references)
         elif "objects" in needs and (fault := objects_fault(row.get("objects"))):
             failures.add(identity, "objects", fault)
         elif "image" in needs and handle_of(row.get("image")) is None:

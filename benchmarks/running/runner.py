@@ -190,6 +190,8 @@ def samples_of(plan: PlannedRun, scored: Scored, failures: FailureLog) -> tuple[
     scores = dict(zip(without_folders(dict.fromkeys(rows)), rows.values(), strict=True))
     details = plan.protocol.row_details(collected, scored.metrics)
     scores |= {f"scores.{without_folders(name)}": of_rows for name, of_rows in details.items()}
+    influences = plan.protocol.row_influence(collected, scored.metrics)
+    scores |= {f"influence.{without_folders(name)}": of_rows for name, of_rows in influences.items()}
     lost = [failure for failure in failures.entries if failure.stage != "metric"]
     return rows, Samples(scored.corpus.columns, scores, reasons, lost)
 

@@ -56,7 +56,7 @@ def rows_of(turns: Sequence[LoopTurn]) -> list[Row]:
                         "label": run.record.metric_label(row["metric"]),
                         "scale": run.record.scale_of(row["metric"], row["statistic"]),
                         **{key: row[key] for key in _OF_RESULT},
-                        "difference": rose.get(row["metric"]),
+                        "difference": None if row["category"] else rose.get((row["metric"], row["statistic"])),
                     }
                 )
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -25,6 +25,7 @@ from .schema import LoadedRecipe, Lora, Recipe, list_recipes
 if TYPE_CHECKING:
     import torch
 
+    from .loop import StepReport, TrainingState
     from .pac_lora import PacLora
     from .rewards import RewardPart
 
@@ -121,7 +122,24 @@ class Trainer(ABC):
         """
         return rows
 
-    @abstractmethod
+    def train(self, folder: Path, fingerprint: str, on_step: Callable[[StepReport], object]) -> TrainingState:
+        """Train, and return the final state; resumes an interrupted training.
+
+        The default is :class:`~.loop.Loop`, which needs :meth:`backward` and :meth:`validate`; a trainer of another
+        library brings a loop of its own, and writes the same history.
+
+        Args:
+            folder: Holds checkpoints and history.
+            fingerprint: Of recipe and data; a checkpoint of another training is an error.
+            on_step: Called after each step.
+
+        Raises:
+            TrainingError: The folder holds another training, or the training cannot continue.
+        """
+        from .loop import Loop
+
+        return Loop(self.recipe, self, folder, fingerprint, self.processes).run(on_step)
+
     def backward(self, step: int) -> dict[str, float]:
         """Add the gradients of a step to those of the parameters.
 
@@ -131,10 +149,11 @@ class Trainer(ABC):
         Raises:
             BenchError: An input cannot be read.
         """
+        raise NotImplementedError(f"{type(self).__name__} has a loop of its own")
 
-    @abstractmethod
     def validate(self) -> float:
         """Return the mean loss of the validation rows, always with the same texts, without gradients."""
+        raise NotImplementedError(f"{type(self).__name__} has a loop of its own")
 
     @abstractmethod
     def memory(self) -> dict[str, int]:
@@ -269,6 +288,7 @@ trainers: Registry[type[Trainer]] = Registry(
     {
         "captioner_xe": "capbench.recipes.training.captioning:CrossEntropyTrainer",
         "contrastive": "capbench.recipes.training.contrastive:ContrastiveTrainer",
+        "grpo": "capbench.recipes.training.grpo:GrpoTrainer",
         "scst": "capbench.recipes.training.scst:ScstTrainer",
     },
     entry_points="capbench.trainers",

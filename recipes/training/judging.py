@@ -106,9 +106,10 @@ def _name(metric: str) -> str:
 
 
 def compared(before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: Sequence[RewardPart]) -> list[Row]:
-    """Return a row per result: both values, their difference, and whether the metric was the reward.
+    """Return a row per result: both values, their difference, and the parts of the reward that are its metric.
 
-    ``difference`` is paired by document, with its interval: of captioners, if the value is a mean.
+    ``difference`` is paired, with its interval: of overall values; None where it is undefined. A metric is the reward
+    whichever settings it has, if it is scored by the same model.
 
     Args:
         before: The runs of the start model.
@@ -118,23 +119,29 @@ def compared(before: Sequence[JudgedRun], after: Sequence[JudgedRun], rewarded: 
     table: list[Row] = []
     for (judge, first), (_, second) in zip(before, after, strict=True):
         rose = differences(first, second)
-        paid = {_name(part.metric) for part in rewarded if part.encoder in (None, judge.encoder)}
         is_better = {result.metric: result.higher_is_better for result in first.results}
         for row in side_by_side(result_rows([first]), result_rows([second])):
-            metric = row["metric"]
-            row["difference"] = rose.get(metric)
-            row["rewarded"] = metric in rose and _name(metric) in paid
+            metric, category = row["metric"], row.pop("category")
+            row["difference"] = None if category else rose.get((metric, row["statistic"]))
+            row["rewarded"] = [part.metric for part in rewarded if _is_rewarded(part, metric, judge)]
             row["higher_is_better"] = is_better.get(metric, True)
             table.append(row)
     return table
 
 
-def differences(first: TaskRun, second: TaskRun) -> dict[str, Row]:
-    """Return the paired difference of each metric, with its interval; empty if a run was not written."""
-    paired = changes(first.folder, second.folder) if first.folder and second.folder else {}
+def _is_rewarded(part: RewardPart, metric: str, judge: JudgeTask) -> bool:
+    """Return whether a part of the reward is a metric of an evaluation, scored by the same model."""
+    name = _name(part.metric)
+    return name == metric.partition("[")[0] and (
+        "encoder" not in metrics[name].needs or part.encoder in (None, judge.encoder)
+    )
+
+
+def differences(first: TaskRun, second: TaskRun) -> dict[tuple[str, str], Row]:
+    """Return the paired difference of each metric and statistic, with its interval."""
     return {
-        metric: {"value": change.value, "low": change.interval.low, "high": change.interval.high}
-        for metric, change in paired.items()
+        key: {"value": float(change.value), "low": change.interval.low, "high": change.interval.high}
+        for key, change in changes(first, second).items()
     }
 
 
@@ -183,6 +190,7 @@ def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
             "task": key[0],
             "metric": " → ".join(dict.fromkeys([first[key]["metric"], second[key]["metric"]])),
             "statistic": " ".join(filter(None, key[1:3])),
+            "category": key[2],
             "before": {name: first[key][name] for name in ENDS},
             "after": {name: second[key][name] for name in ENDS},
             "n": second[key]["n"],
@@ -229,6 +237,7 @@ def model_card(
         f"- **Data**: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}; "
         f"hash {trainer.rows.digest()[:16]} (names and texts, not pixels).",
         f"- **Steps**: {state.step:,} in {seconds:,.0f} s ({state.ended}); weights kept: {kept}. Seed {recipe.seed}.",
+        *_reward(trainer.rewarded, scores),
         f"- **Made with**: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         "",
         *_table(scores),
@@ -236,6 +245,22 @@ def model_card(
         *loaded.choices(),
     ]
     return "\n".join(lines)
+
+
+def _reward(rewarded: Sequence[RewardPart], scores: Sequence[Row]) -> list[str]:
+    """Return a line on the metrics of the reward and those that no task judged; empty without a reward."""
+    if not rewarded:
+        return []
+    parts = [f"{part.weight:g} × {_with_model(part)}" for part in rewarded]
+    judged_parts = {metric for row in scores for metric in row["rewarded"]}
+    unjudged = [_with_model(part) for part in rewarded if part.metric not in judged_parts]
+    note = f"; judged by no task: {', '.join(unjudged)}" if unjudged and scores else ""
+    return [f"- **Reward**: {' + '.join(parts)}{note}."]
+
+
+def _with_model(part: RewardPart) -> str:
+    model = part.encoder or part.judge
+    return f"{part.metric} ({model})" if model else part.metric
 
 
 def trainable_count(trainer: Trainer) -> int:
@@ -246,7 +271,7 @@ def trainable_count(trainer: Trainer) -> int:
 def _table(scores: Sequence[Row]) -> list[str]:
     if not scores:
         return ["No evaluation.", ""]
-    has_changes = any(row["difference"] for row in scores)
+    has_changes = any(row["difference"] or row["rewarded"] for row in scores)
     heads = ["task", "metric", "statistic", "before", "after", *(["change", ""] if has_changes else [])]
     rows: list[list[str]] = []
     for row in scores:
@@ -257,21 +282,25 @@ def _table(scores: Sequence[Row]) -> list[str]:
     note = "Values have unpaired 95 % intervals."
     if has_changes:
         note += (
-            " The change is paired by document, with the interval of the paired bootstrap. It is 'higher' or 'lower' "
-            "only if the interval excludes 0."
+            " The change is paired: by the bootstrap over documents or images, of corpus values by the jackknife. It "
+            "is 'higher' or 'lower' only if its interval excludes 0."
         )
     return [*markdown_table(heads, rows), "", note, ""]
 
 
 def _direction(row: Row) -> str:
     """Return the direction of a metric, and whether it was the reward."""
-    said = ["**the reward**"] if row["rewarded"] else []
+    words = ["**the reward**"] if row["rewarded"] else []
     change = row["difference"]
-    if change and change["low"] is not None and not change["low"] <= 0 <= change["high"]:
-        said.append("higher" if change["low"] > 0 else "lower")
+    if not change or change["low"] is None:
+        words += ["change undefined"] if row["rewarded"] else []
+    elif not change["low"] <= 0 <= change["high"]:
+        words.append("higher" if change["low"] > 0 else "lower")
         if row["higher_is_better"] is False:
-            said[-1] += " (worse)" if change["low"] > 0 else " (better)"
-    return ", ".join(said)
+            words[-1] += " (worse)" if change["low"] > 0 else " (better)"
+    elif row["rewarded"]:
+        words.append("neither higher nor lower")
+    return ", ".join(words)
 
 
 def _rules(sensitivity: Sequence[Row]) -> list[str]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+from pydantic import BeforeValidator, Field
 
 from ...adapters import Encoder, Judge
-from ...adapters.aliases import resolve_model
+from ...adapters.aliases import ModelSpec, resolve_model
+from ...benchmarks.inputs.items import CaptionRow, gather
+from ...benchmarks.inputs.models import NamedModels
 from ...benchmarks.inputs.settings import read_metric
-from ...benchmarks.running.planned_metrics import PlannedMetric, plan_metric, require_family
-from ...benchmarks.running.scoring import score_metric
+from ...benchmarks.interchange.as_reward import WeightedMetric, WeightedMetrics, written_corpus
+from ...benchmarks.running.planned_metrics import plan_metric
 from ...errors import MetricError, UsageError
-from ...metrics import Context, Items, Need, NoCache
+from ...metrics import Need, NoCache
+from ...tasks.schema import MetricEntry
 from .rows import TrainingRow
 from .schema import Strict
 
@@ -38,6 +40,17 @@ class RewardPart(Strict):
     """Its judge."""
     document_frequencies: Literal["images", "captions"] | None = None
     """Of CIDEr: count the training captions; a document is an image with its captions, or each caption."""
+
+
+def _as_parts(value: Any) -> Any:
+    """Return the parts of a reward; a single metric may be a name or a mapping instead of a list."""
+    if isinstance(value, str):
+        return [{"metric": value}]
+    return [value] if isinstance(value, dict) else value
+
+
+RewardParts = Annotated[list[RewardPart], BeforeValidator(_as_parts), Field(min_length=1)]
+"""A metric, or several for a weighted sum."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +74,23 @@ class Rewards:
         rows: The training rows.
         device: The device of encoders.
 
+    Attributes:
+        names: Names of the metrics.
+
     Raises:
         UsageError: A metric lacks an input, depends on the other captions, or is unknown.
         MetricError: A requirement is missing on this machine.
     """
 
     def __init__(self, parts: Sequence[RewardPart], rows: Sequence[TrainingRow], device: str) -> None:
-        self._counted = tempfile.TemporaryDirectory(prefix="frequencies")
-        self._cache = _ImageCache()
-        self._models: dict[str, Any] = {}
-        self._device = device
-        has_references = any(row.captions for row in rows)
-        self._parts = [(part, self._planned(part, rows, has_references)) for part in parts]
-        self._contexts = [self._context(part, planned) for part, planned in self._parts]
+        self._device, self._models = device, dict[str, Any]()
+        parts_of_sum = [WeightedMetric(_entry(part, rows), part.weight, self._named(part)) for part in parts]
+        remedy = "Add 'document_frequencies: images' (the training captions), or name cider[document_frequencies=FILE]."
+        try:
+            self._metrics = WeightedMetrics(parts_of_sum, _ImageCache(), remedy)
+        except (UsageError, MetricError) as error:
+            raise type(error)(f"objective.reward: {error.message}", error.hint) from error
+        self.names = [metric.name for metric in self._metrics.planned]
 
     def of(self, rows: Sequence[TrainingRow], captions: Sequence[str]) -> RewardValues:
         """Return the rewards of captions.
@@ -82,60 +99,17 @@ class Rewards:
             rows: ``[n]`` the row of each caption.
             captions: ``[n]`` texts; equal ones of a row are scored once.
         """
-        places: dict[tuple[str, str], int] = {}
-        at = [places.setdefault((row.id, text), len(places)) for row, text in zip(rows, captions, strict=True)]
-        of_place = dict(zip(at, rows, strict=True))
-        items = Items(
-            ids=[f"{row}#{number}" for number, (row, _) in enumerate(places)],
-            candidates=[text for _, text in places],
-            references=[of_place[number].captions for number in range(len(places))],
-            weights=np.ones(len(places), dtype=np.int64),
-            images=[of_place[number].image for number in range(len(places))],
+        items, at, _ = gather(
+            CaptionRow(row.id, row.id, text, row.captions, pixels=row.image)
+            for row, text in zip(rows, captions, strict=True)
         )
-        total, values = np.zeros(len(at)), {}
-        for (part, planned), context in zip(self._parts, self._contexts, strict=True):
-            scored = score_metric(planned.metric, items, context).values[at]
-            values[planned.name] = scored
-            total = total + part.weight * scored
-        return RewardValues(total, values)
+        values = {name: scores.values[at] for name, scores in self._metrics.scores(items).items()}
+        return RewardValues(self._metrics.total(values), values)
 
-    def _planned(self, part: RewardPart, rows: Sequence[TrainingRow], has_references: bool) -> PlannedMetric:
-        entry = read_metric(part.metric)
-        if part.document_frequencies is not None:
-            file = _written_captions(rows, part.document_frequencies, Path(self._counted.name))
-            entry = entry.model_copy(update={"name": part.metric, "document_frequencies": str(file)})
-        planned = plan_metric(entry, frozenset(get_args(Need)))
-        metric, named = planned.metric, f"objective.reward: metric '{part.metric}'"
-        if planned.error:
-            message, _, hint = planned.error.partition("\n")
-            raise MetricError(f"{named}: {message}", hint)
-        if metric.corpus_dependent:
-            raise UsageError(
-                f"{named}: its values depend on the other captions of a step.",
-                "Add 'document_frequencies: images' (the training captions), or name cider[document_frequencies=FILE].",
-            )
-        if "references" in metric.needs and not has_references:
-            raise UsageError(
-                f"{named} needs references, and no row of the data has captions.",
-                "Add captions, or use a metric without references, such as pac_s or clip_s.",
-            )
-        if lacking := metric.needs & {"boxes", "objects"}:
-            raise UsageError(f"{named} needs {' and '.join(lacking)}, which rows of recipes do not have.")
-        for need, model in (("encoder", part.encoder), ("judge", part.judge)):
-            if need in metric.needs and model is None:
-                raise UsageError(
-                    f"{named} needs a model: '{need}' is missing.",
-                    f"Add '{need}: NAME' to the metric ('bench ls models').",
-                )
-        return planned
+    def _named(self, part: RewardPart) -> NamedModels:
+        return NamedModels(encoder=self._loaded(part.encoder, Encoder), judge=self._loaded(part.judge, Judge))
 
-    def _context(self, part: RewardPart, planned: PlannedMetric) -> Context:
-        encoder, judge = self._loaded(part.encoder, Encoder), self._loaded(part.judge, Judge)
-        if encoder is not None:
-            require_family([planned], str(part.encoder), encoder.family)
-        return Context(cache=self._cache, encoder=encoder, judge=judge)
-
-    def _loaded(self, name: str | None, kind: type) -> Any:
+    def _loaded(self, name: str | None, kind: type) -> ModelSpec | None:
         if name is None:
             return None
         if name not in self._models:
@@ -144,7 +118,34 @@ class Rewards:
             raise UsageError(
                 f"objective.reward: '{name}' is no {kind.__name__.lower()}.", "'bench ls models' lists models."
             )
-        return self._models[name]
+        return replace(resolve_model(name), instance=self._models[name])
+
+
+def _entry(part: RewardPart, rows: Sequence[TrainingRow]) -> MetricEntry:
+    """Return a metric with its settings, which name the training captions if it counts them.
+
+    Raises:
+        UsageError: It is unknown, or needs what the recipe does not name or rows do not have.
+    """
+    entry, named = read_metric(part.metric), f"objective.reward: metric '{part.metric}'"
+    needs = plan_metric(entry, frozenset(get_args(Need))).metric.needs
+    if "references" in needs and not any(row.captions for row in rows):
+        raise UsageError(
+            f"{named} needs references, and no row of the data has captions.",
+            "Add captions, or use a metric without references, such as pac_s or clip_s.",
+        )
+    if lacking := needs & {"boxes", "objects"}:
+        raise UsageError(f"{named} needs {' and '.join(lacking)}, which rows of recipes do not have.")
+    for need, model in (("encoder", part.encoder), ("judge", part.judge)):
+        if need in needs and model is None:
+            raise UsageError(
+                f"{named} needs a model: '{need}' is missing.", f"Add '{need}: NAME' to the metric ('bench ls models')."
+            )
+    if part.document_frequencies is None:
+        return entry
+    captions = ({"references": [text], "image": row.group} for row in rows for text in row.captions)
+    file = written_corpus(captions, "image" if part.document_frequencies == "images" else "")
+    return entry.model_copy(update={"document_frequencies": file})
 
 
 class _ImageCache(NoCache):
@@ -172,14 +173,3 @@ class _ImageCache(NoCache):
 
 def _key(producer: Mapping[str, Any]) -> str:
     return json.dumps(producer, sort_keys=True, default=str)
-
-
-def _written_captions(rows: Sequence[TrainingRow], document: str, folder: Path) -> Path:
-    """Write the captions of rows as documents for CIDEr: one per group, or one per caption."""
-    file = folder / f"{document}.jsonl"
-    with file.open("w", encoding="utf-8") as lines:
-        for row in rows:
-            for number, caption in enumerate(row.captions):
-                image = row.group if document == "images" else f"{row.id}#{number}"
-                lines.write(json.dumps({"image": image, "caption": caption}) + "\n")
-    return file

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BeforeValidator, Field
 
 from ...adapters.contracts import Writing
 from ...errors import UsageError
 from .captioning import CaptionerSettings, CaptionerTrainer
 from .contract import TrainingCall
-from .rewards import RewardPart, Rewards, RewardValues
+from .rewards import RewardParts, Rewards, RewardValues
 from .rows import TrainingRow
 from .schema import Positive
 from .towers import saved_bytes, seed_of
@@ -85,17 +84,10 @@ def scst_loss(
     return -(advantage * sums).sum() / captions
 
 
-def _as_parts(value: Any) -> Any:
-    """Return the parts of a reward; a single metric may be a name or a mapping instead of a list."""
-    if isinstance(value, str):
-        return [{"metric": value}]
-    return [value] if isinstance(value, dict) else value
-
-
 class ScstSettings(CaptionerSettings):
     """The objective of self-critical sequence training."""
 
-    reward: Annotated[list[RewardPart], BeforeValidator(_as_parts), Field(min_length=1)]
+    reward: RewardParts
     """A metric, or several for a weighted sum."""
     captions: Positive = 5
     """``l``, the number of captions per image."""

@@ -87,6 +87,8 @@ def test_unknown_command_names_the_nearest(bench, command: str, nearest: str):
         ("score nowhere.jsonl --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
         ("score nowhere.jsonl", "the following arguments are required: --metrics"),
         ("score nowhere.jsonl --metrics length --output a.txt", "ending in .csv, .jsonl or .parquet"),
+        ("serve --metrics meteor,length --weights 1", "--weights: 1 numbers for 2 metrics"),
+        ("serve --metrics meteor --weights half", "--weights: could not convert"),
         ("compare", "the following arguments are required: RUN"),
         ("compare results --alpha 1", "expected a number between 0 and 1, found '1'"),
         ("show iiw_40", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),

@@ -58,6 +58,7 @@ def serve(
     holds: str,
     host: str = LOOPBACK[0],
     port: int = 0,
+    token: str = "",
     announce: Callable[[str], None] = print,
 ) -> None:
     """Serve until the process is interrupted.
@@ -68,6 +69,7 @@ def serve(
         holds: What a visitor with the address can do, for a warning: "sees the runs and their images".
         host: The address of this machine to listen at.
         port: The port; 0 for a free one.
+        token: The token; empty for a random one.
         announce: Called with the address to open, with its token.
 
     Raises:
@@ -78,7 +80,7 @@ def serve(
 
     bound = _bind(host, port)
     port = bound.getsockname()[1]
-    token = secrets.token_urlsafe(24)
+    token = token or secrets.token_urlsafe(24)
     hosts = (*LOOPBACK, host) if host in LOOPBACK else ()
     if not hosts:
         print(
@@ -151,8 +153,8 @@ class Assets:
 class Guard:
     """ASGI middleware that refuses requests without the token, and cross-site requests.
 
-    A request needs the token, in its address or in the cookie that the response to such an address sets. Cross-site
-    requests are refused, except a visit by a link with the token.
+    A request needs the token: in its address, in the cookie that the response to such an address sets, or in the header
+    ``authorization: Bearer TOKEN``. Cross-site requests are refused, except a visit by a link with the token.
 
     Attributes:
         app: The application.
@@ -210,7 +212,8 @@ class Guard:
             by_address and is_visit and method == "GET"
         ):
             return "the request comes from another site; type or paste the address instead."
-        if not by_address and not self._is_token(cookie):
+        of_program = headers.get("authorization", "").removeprefix("Bearer ")
+        if not (by_address or self._is_token(cookie) or self._is_token(of_program)):
             return f"open the address that '{self.command}' printed: it has the required token."
         return ""
 

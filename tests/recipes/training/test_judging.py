@@ -8,9 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.stats
 import torch
 
+import capbench
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import BenchError
 from capbench.recipes.training.judging import (
@@ -28,13 +31,15 @@ from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recip
 from capbench.tasks.shapes import reader
 
 JUDGE = JudgeTask(task="shapes_captions", metrics=["cider", "length", "rep_1", "bleu_4"], limit=12)
-REWARD = [RewardPart(metric="cider"), RewardPart(metric="rouge_l"), RewardPart(metric="length", encoder="x")]
+REWARD = [RewardPart(metric="cider"), RewardPart(metric="bleu_4", weight=0.5), RewardPart(metric="clip_s", encoder="x")]
 
 
-def card_of(loaded: LoadedRecipe, name: str = "x", scores: Sequence[Row] = (), notes: Sequence[Row] = ()) -> str:
+def card_of(
+    loaded: LoadedRecipe, name: str = "x", scores: Sequence[Row] = (), notes: Sequence[Row] = (), rewarded: Any = ()
+) -> str:
     parameters = {"w": torch.nn.Parameter(torch.ones(3))}
     rows = SimpleNamespace(counts=lambda: {"rows": 12}, digest=lambda: "0" * 64)
-    trainer: Any = SimpleNamespace(name="m", parameters=parameters, rows=rows)
+    trainer: Any = SimpleNamespace(name="m", parameters=parameters, rows=rows, rewarded=rewarded)
     return model_card(loaded, name, trainer, TrainingState("f"), 1.0, scores, notes)
 
 
@@ -57,9 +62,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[JudgedRun]]
 
 def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: dict[str, list[JudgedRun]]):
     rows = {row["metric"]: row for row in compared(both["before"], both["after"], REWARD)}
-    # 'length' is another's reward: it is rewarded with an encoder that this task was not judged by.
-    assert {name for name, row in rows.items() if row["rewarded"]} == {"cider"}
-    assert rows["bleu_4"]["difference"] is None
+    assert {name: row["rewarded"] for name, row in rows.items() if row["rewarded"]} == {
+        "cider": ["cider"],
+        "bleu_4": ["bleu_4"],
+    }
     assert rows["rep_1"]["higher_is_better"] is False
     assert rows["length"]["difference"]["value"] == pytest.approx(
         rows["length"]["after"]["value"] - rows["length"]["before"]["value"]
@@ -70,16 +76,48 @@ def test_rows_say_what_the_training_was_paid_for_and_where_metrics_went(both: di
         {"metric": "rouge_l", "rule": "case: stays", "value": None, "low": None, "high": None, "n": 8},
     ]
     changed = load_recipe("shapes_scst_cider", ("stop={steps: 3, every: 3}", "seed=1"))
-    card = card_of(changed, "tuned", list(rows.values()), notes)
+    card = card_of(changed, "tuned", list(rows.values()), notes, REWARD)
+    assert "- **Reward**: 1 × cider + 0.5 × bleu_4 + 1 × clip_s (x); judged by no task: clip_s (x).\n" in card
     # As a shell takes it.
     assert "bench train shapes_scst_cider --set 'stop={steps: 3, every: 3}' --set seed=1\n" in card
     lines = {line.split(" | ")[1]: line for line in card.splitlines() if line.startswith("| shapes_captions")}
     assert "**the reward**, " in lines["cider"]
     assert lines["length"].endswith("| higher |")
     assert lines["rep_1"].endswith("| higher (worse) |")
-    assert lines["bleu_4"].endswith("|  |  |")
+    assert lines["bleu_4"].endswith("| **the reward**, higher |")
     assert "| end cut: falls | 0.900 [0.800, 1.000] | 0.500 | 8 |" in card
     assert "| case: stays | – | – | 8 |" in card
+
+
+def test_change_of_a_corpus_value_is_the_jackknifes_over_documents(both: dict[str, list[JudgedRun]]):
+    (change,) = [row["difference"] for row in compared(both["before"], both["after"], []) if row["metric"] == "bleu_4"]
+    texts = [[(row["candidate"], row["references"]) for row in both[when][0].run.samples.to_pylist()] for when in both]
+
+    def bleu(rows: list[tuple[str, list[str]]]) -> float:
+        captions, references = map(list, zip(*rows, strict=True))
+        return capbench.score(predictions=captions, references=references, metrics="bleu_4").system["bleu_4"]
+
+    before, after = texts
+    without = [bleu(after[:n] + after[n + 1 :]) - bleu(before[:n] + before[n + 1 :]) for n in range(12)]
+    stderr = np.sqrt(11 / 12 * ((without - np.mean(without)) ** 2).sum())
+    assert change["value"] == pytest.approx(bleu(after) - bleu(before), abs=1e-9)
+    half = (change["high"] - change["low"]) / 2
+    assert half == pytest.approx(scipy.stats.t.ppf(0.975, 11) * stderr, rel=0.15)
+
+
+def test_change_of_an_encoder_is_paired_by_the_statistics_of_the_task_and_categories_have_none(tmp_path: Path):
+    judges = [JudgeTask(task=task, metrics=["clip_s"], limit=60) for task in ("shapes_expert_shapes", "shapes_foil")]
+    before, after = (
+        judged(judges, resolve_model(name), tmp_path / name, {}) for name in ("shapes-clip-plain", "shapes-clip")
+    )
+    rows = compared(before, after, [])
+    assert {row["statistic"] for row in rows} == {"kendall_b", "kendall_c", "accuracy"}
+    for row in rows:
+        change = row["difference"]
+        assert change["value"] == pytest.approx(row["after"]["value"] - row["before"]["value"])
+        # Both models see the same images, whose common effect cancels.
+        width = sum((row[when]["high"] - row[when]["low"]) ** 2 for when in ("before", "after")) ** 0.5
+        assert 0 < change["high"] - change["low"] < 1.2 * width
 
 
 def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_told_with_its_values(tmp_path):
@@ -114,9 +152,9 @@ def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: 
         (-0.3, -0.1, True, "lower"),
         (-0.3, -0.1, False, "lower (better)"),
         (0.1, 0.3, None, "higher"),
-        (0.0, 0.3, True, ""),
-        (-0.3, 0.0, False, ""),
-        (None, None, True, ""),
+        (0.0, 0.3, True, "neither higher nor lower"),
+        (-0.3, 0.0, False, "neither higher nor lower"),
+        (None, None, True, "change undefined"),
     ],
 )
 @pytest.mark.parametrize("rewarded", [False, True])
@@ -124,13 +162,14 @@ def test_card_says_where_a_metric_went_unless_the_interval_leaves_it_open(low, h
     value = {"value": 1.0, "low": 0.9, "high": 1.1}
     row = {
         "task": "t", "metric": "m", "statistic": "mean", "before": value, "after": value, "n": 9,
-        "difference": {"value": 0.2, "low": low, "high": high}, "rewarded": rewarded,
+        "difference": {"value": 0.2, "low": low, "high": high}, "rewarded": ["m"] * rewarded,
         "higher_is_better": higher_is_better,
     }  # fmt: skip
     card = card_of(load_recipe("shapes_scst_cider"), scores=[row])
     (line,) = [line for line in card.splitlines() if line.startswith("| t |")]
-    parts = [*(["**the reward**"] if rewarded else []), *([said] if said else [])]
-    assert line.endswith(f"| {', '.join(parts)} |")
+    # Of other metrics only a direction is told.
+    told_of_all = said if rewarded or said.startswith(("higher", "lower")) else ""
+    assert line.endswith(f"| {', '.join(filter(None, ['**the reward**' * rewarded, told_of_all]))} |")
     assert ("[" in line.split("|")[6]) == (low is not None)
 
 

@@ -1,0 +1,230 @@
+"""The trainer that hands a captioner to TRL's GRPO, with any metrics as reward."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from ...adapters.images.reading import read_image
+from ...atomic_files import write_whole
+from ...errors import TrainingError, UsageError, extra
+from .captioning import CaptionerSettings, CaptionerTrainer
+from .contract import TrainingCall
+from .loop import FILE, StepReport, TrainingState, every, read_history, steps_of
+from .rewards import RewardParts, Rewards
+from .rows import TrainingRow
+from .schema import Positive, Share
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+_CHECKPOINTS, _FINGERPRINT = "checkpoints", "fingerprint"
+_TERMS = {"reward": "reward", "completions/mean_length": "tokens", "kl": "kl", "grad_norm": "gradient_norm"}
+"""Numbers of TRL's log, and their names in the history."""
+_UNSCORED = "unscored"
+
+
+class GrpoSettings(CaptionerSettings):
+    """The objective of group relative policy optimisation, which TRL computes."""
+
+    reward: RewardParts
+    """A metric, or several for a weighted sum."""
+    captions: Annotated[int, Field(ge=2)] = 8
+    """Sampled captions per image, which are compared with each other."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Of sampling."""
+    kl: Share = 0.0
+    """Weight of the divergence from the start model (``beta``); above 0 a copy of the model is held."""
+    clip_ratio: Annotated[float, Field(gt=0)] = 0.2
+    """Clipping of the probability ratio (``epsilon``)."""
+    updates: Positive = 1
+    """Steps on the same captions (``num_iterations``)."""
+
+
+class GrpoTrainer(CaptionerTrainer):
+    """Trains a captioner on its own captions by TRL's ``GRPOTrainer``; see ``Trainer`` and ``GrpoSettings``.
+
+    It takes captioners that continue an instruction, such as LLaVA and Qwen-VL. TRL's checkpoints resume a training.
+
+    Sources: Shao et al. 2024 (DeepSeekMath), section 4; TRL, *GRPO Trainer*.
+
+    Args:
+        call: The training call.
+
+    Raises:
+        BenchError: The recipe, its data, its model or a metric of the reward are invalid, or TRL is missing.
+    """
+
+    Settings = GrpoSettings
+
+    def __init__(self, call: TrainingCall) -> None:
+        self._settings = settings = call.loaded.settings(self.Settings)
+        with extra("rl", "trainer 'grpo' needs TRL"):
+            import trl  # noqa: F401
+        super().__init__(call, settings)
+        recipe, schedule = self.recipe, self.recipe.schedule
+        module: Any = self.module
+        if module.config.is_encoder_decoder:
+            raise UsageError(
+                f"model: {self.name} has an encoder and a decoder; trainer 'grpo' takes captioners that continue an "
+                "instruction.",
+                "Name such as LLaVA or Qwen-VL, or use trainer 'scst'.",
+            )
+        if recipe.data.validation is not None or schedule.hold or schedule.until or schedule.floor:
+            raise UsageError(
+                "trainer 'grpo' has no validation, and no 'hold', 'until' or 'floor' of the rate.", "Remove the key."
+            )
+        self._piece = settings.piece or -(-settings.batch // self.processes.count)
+        if settings.batch % (self._piece * self.processes.count):
+            raise UsageError(
+                f"objective.batch: {settings.batch} images are no multiple of {self._piece} in each of "
+                f"{self.processes.count} processes.",
+                "Set another objective.batch or objective.piece.",
+            )
+        self.rewarded = settings.reward
+        self._rewards = Rewards(settings.reward, self.rows.rows, call.processes.device)
+
+    def memory(self) -> dict[str, int]:
+        """Return no memory of a piece, which TRL decides; see ``Trainer.memory``."""
+        return {}
+
+    def train(self, folder: Path, fingerprint: str, on_step: Callable[[StepReport], object]) -> TrainingState:
+        """Train by TRL; see ``Trainer.train``."""
+        from datasets import Dataset
+        from transformers.trainer_callback import PrinterCallback
+        from trl.trainer.grpo_trainer import GRPOTrainer
+
+        checkpoints = folder / _CHECKPOINTS
+        mark = checkpoints / _FINGERPRINT
+        if mark.is_file() and mark.read_text(encoding="utf-8") != fingerprint:
+            raise TrainingError(
+                f"{folder}: holds a training with another recipe or other data.",
+                "Name another folder with --output, or remove this one.",
+            )
+        checkpoints.mkdir(exist_ok=True)
+        write_whole(mark, fingerprint)
+        terms = _TERMS | {name: name for name in (*self._rewards.names, _UNSCORED)}
+        saved = max(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+        steps = steps_of(self.recipe, self)
+        rows = Dataset.from_dict({"row": range(len(self.rows.rows))})
+        model: Any = self._peft or self.module
+        trainer = GRPOTrainer(
+            model,
+            self._reward,
+            self._arguments(checkpoints, steps),
+            rows.with_transform(_Documents(self.rows.rows, self._settings.prompt)),
+            processing_class=self.trainable.processor,
+            callbacks=[_history(folder, steps, int(saved.name.rpartition("-")[2]) if saved else 0, terms, on_step)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        if saved and self._peft is None:
+            # Checkpoints name parameters as released models do, which the library's trainer does not read again.
+            model.load_state_dict(type(model).from_pretrained(saved, dtype=model.dtype).state_dict())
+        trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+        return TrainingState(fingerprint, trainer.state.global_step, ended="all steps were taken")
+
+    def _reward(
+        self, completions: Sequence[Any], row: Sequence[int], log_metric: Callable[[str, float], object], **_: object
+    ) -> list[float | None]:
+        """Return the reward of each completion, as TRL calls for it."""
+        captions = [completion[-1]["content"] for completion in completions]
+        rewards = self._rewards.of([self.rows.rows[number] for number in row], captions)
+        for name, values in rewards.values.items():
+            known = values[np.isfinite(values)]
+            if len(known):
+                log_metric(name, float(known.mean()))
+        log_metric(_UNSCORED, float(np.count_nonzero(~np.isfinite(rewards.total))))
+        # TRL leaves completions without a value out of their group.
+        return [value if np.isfinite(value) else None for value in rewards.total.tolist()]
+
+    def _arguments(self, folder: Path, steps: int) -> Any:
+        from trl.trainer.grpo_config import GRPOConfig
+
+        recipe, settings = self.recipe, self._settings
+        return GRPOConfig(
+            str(folder),
+            max_steps=steps,
+            per_device_train_batch_size=self._piece * settings.captions,
+            gradient_accumulation_steps=settings.batch // (self._piece * self.processes.count),
+            num_generations=settings.captions,
+            max_completion_length=settings.tokens,
+            temperature=settings.temperature,
+            top_k=0,
+            beta=settings.kl,
+            epsilon=settings.clip_ratio,
+            num_iterations=settings.updates,
+            disable_dropout=not settings.dropout,
+            learning_rate=recipe.optimiser.rate,
+            adam_beta1=recipe.optimiser.betas[0],
+            adam_beta2=recipe.optimiser.betas[1],
+            adam_epsilon=recipe.optimiser.eps,
+            weight_decay=recipe.optimiser.weight_decay,
+            max_grad_norm=recipe.optimiser.clip or 0.0,
+            lr_scheduler_type={"constant": "constant_with_warmup"}.get(recipe.schedule.decay, recipe.schedule.decay),
+            warmup_steps=recipe.schedule.warm_up,
+            save_steps=every(recipe, self),
+            save_total_limit=1,
+            seed=recipe.seed,
+            bf16=recipe.precision == "bf16",
+            use_cpu=self.processes.device == "cpu",
+            gradient_checkpointing=False,
+            logging_steps=1,
+            report_to=[],
+            disable_tqdm=True,
+        )
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """Reads images as TRL asks for rows; a class, as the library hashes what it is given.
+
+    Attributes:
+        rows: The training rows.
+        prompt: The prompt.
+    """
+
+    rows: Sequence[TrainingRow]
+    prompt: str
+
+    def __call__(self, batch: Mapping[str, Sequence[int]]) -> dict[str, list[Any]]:
+        prompt = [{"role": "user", "content": self.prompt}]
+        images = [read_image(self.rows[row].image).image.convert("RGB") for row in batch["row"]]
+        return {"row": list(batch["row"]), "prompt": [prompt] * len(images), "image": images}
+
+
+def _history(
+    folder: Path, steps: int, first: int, terms: Mapping[str, str], on_step: Callable[[StepReport], object]
+) -> TrainerCallback:
+    """Return what writes a line of the history after each step.
+
+    Args:
+        folder: Holds the history.
+        steps: Number of steps of the training.
+        first: Steps before this call; lines of later ones are from a killed process.
+        terms: Numbers of TRL's log, and their names in the history.
+        on_step: Called after each step.
+    """
+    from transformers import TrainerCallback
+
+    kept = [line for line in read_history(folder) if line["step"] <= first]
+    write_whole(folder / FILE, "".join(json.dumps(line) + "\n" for line in kept))
+
+    class History(TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+            if not state.is_world_process_zero or not logs or "loss" not in logs:
+                return
+            line = {"step": state.global_step, "loss": logs["loss"], "rate": logs["learning_rate"]}
+            line |= {name: logs[key] for key, name in terms.items() if key in logs}
+            line |= {"seconds": logs.get("step_time", 0.0)}
+            with (folder / FILE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            left = line["seconds"] * (steps - state.global_step)
+            on_step(StepReport(state.global_step, steps, line["loss"], line["rate"], left))
+
+    return History()

@@ -1,0 +1,93 @@
+"""The trainer that hands a captioner to TRL: what it is paid, that it resumes, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killed_training import untold
+from safetensors.torch import load_file
+
+from capbench.adapters.aliases import resolve_model
+from capbench.errors import TrainingError, UsageError
+from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.execution import opened, run_recipe
+from capbench.recipes.training.loop import StepReport, read_history
+
+pytest.importorskip("trl", reason="needs the extra rl")
+pytestmark = pytest.mark.costly
+
+Grpo = Callable[..., TrainingCall]
+REWARD = [{"metric": "rouge_l", "weight": 10.0}, {"metric": "length", "weight": -0.5}]
+
+
+@pytest.fixture
+def grpo(call: Grpo, tiny_llava: Path) -> Grpo:
+    """Return a function that gives what the trainer takes."""
+
+    def make(**keys: Any) -> TrainingCall:
+        objective = {"batch": 4, "captions": 2, "tokens": 6, "reward": REWARD, "piece": 2} | keys.pop("objective", {})
+        model = {"name": "hf", "arguments": {"pretrained": str(tiny_llava)}}
+        return call(trainer="grpo", objective=objective, **({"model": model} | keys))
+
+    return make
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    return load_file(folder / "weights" / "model.safetensors")
+
+
+class Killed(Exception):  # noqa: N818 - what a test raises
+    pass
+
+
+def test_killed_training_goes_on_to_the_weights_and_history_of_an_unbroken_one(grpo: Grpo, tmp_path: Path):
+    def kill(report: StepReport) -> None:
+        if report.step == 3:
+            raise Killed
+
+    run_recipe(grpo(), tmp_path / "whole", untold, {}, judge=False)
+    with pytest.raises(Killed):
+        run_recipe(grpo(), tmp_path / "killed", kill, {}, judge=False)
+    assert not (tmp_path / "killed" / "model.yaml").exists()
+    with pytest.raises(TrainingError, match="another recipe or other data"):
+        run_recipe(grpo(seed=1), tmp_path / "killed", untold, {}, judge=False)
+    run_recipe(grpo(), tmp_path / "killed", untold, {}, judge=False)
+    whole, killed = (read_history(tmp_path / name) for name in ("whole", "killed"))
+    assert [line["step"] for line in whole] == [line["step"] for line in killed] == [1, 2, 3, 4]
+    for line in (*whole, *killed):
+        assert line.pop("seconds") > 0
+    assert whole == killed
+    assert all(line["reward"] == pytest.approx(10 * line["rouge_l"] - 0.5 * line["length"], abs=1e-4) for line in whole)
+    first, second = weights(tmp_path / "whole"), weights(tmp_path / "killed")
+    assert all((first[name] == second[name]).all() for name in first)
+    card = (tmp_path / "whole" / "README.md").read_text(encoding="utf-8")
+    assert "- **Reward**: 10 × rouge_l + -0.5 × length." in card
+    assert resolve_model(str(tmp_path / "whole")).on("cpu").load() is not None
+
+
+def test_lora_is_tuned_and_a_shorter_caption_is_paid(grpo: Grpo, tmp_path: Path):
+    lora = {"kind": "peft", "rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj"]}
+    run_recipe(grpo(lora=lora, stop={"steps": 1, "every": 1}), tmp_path, untold, {}, judge=False)
+    factors = load_file(tmp_path / "weights" / "adapter_model.safetensors")
+    assert any(factor.abs().max() > 0 for name, factor in factors.items() if "lora_B" in name)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"schedule": {"hold": 3}}, "no validation, and no 'hold'"),
+        ({"objective": {"piece": 3}}, "4 images are no multiple of 3 in each of 1 processes"),
+        ({"objective": {"captions": 1}}, "captions"),
+    ],
+)
+def test_settings_that_trl_cannot_carry_out_are_refused(grpo: Grpo, keys: dict[str, Any], said: str):
+    with pytest.raises(UsageError, match=said):
+        opened(grpo(**keys))
+
+
+def test_captioner_with_an_encoder_and_a_decoder_is_refused_with_the_trainer_that_takes_it(grpo: Grpo, captioner: Path):
+    with pytest.raises(UsageError, match=r"has an encoder and a decoder.*\n.*'scst'"):
+        opened(grpo(model={"name": "hf", "arguments": {"pretrained": str(captioner)}}))
