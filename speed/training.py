@@ -15,7 +15,7 @@ import torch
 from capbench.adapters.aliases import resolve_model
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened
-from capbench.recipes.training.loop import adam_of, clipped_norm, take_step
+from capbench.recipes.training.loop import clipped_norm, optimiser_of, take_step
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 
@@ -35,7 +35,7 @@ def main() -> None:
     loaded = load_recipe("shapes_pacspp", changes)
     trainer = opened(TrainingCall(loaded, TrainingProcesses("cpu")))
     optimiser = loaded.recipe.optimiser
-    own = adam_of(trainer.parameters, optimiser)
+    own = optimiser_of(trainer.parameters, optimiser)
 
     def ours(step: int) -> None:
         own.zero_grad()

@@ -11,11 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...atomic_files import write_whole, written_whole
-from ...errors import TrainingError, UsageError
+from ...errors import TrainingError, UsageError, did_you_mean
 from .contract import Trainer
 from .processes import TrainingProcesses
 from .schema import Optimiser, RateSchedule, Recipe
@@ -132,24 +133,106 @@ def rate_at(step: int, steps: int, optimiser: Optimiser, schedule: RateSchedule)
     return schedule.floor + (optimiser.rate - schedule.floor) * share
 
 
-def adam_of(parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimiser) -> torch.optim.AdamW:
-    """Return AdamW with a recipe's settings.
+def rates_of(steps: int, optimiser: Optimiser, schedule: RateSchedule) -> Callable[[int], float]:
+    """Return a function that gives the learning rate of a step, counted from 0.
+
+    Args:
+        steps: Number of steps of the training.
+        optimiser: Gives the highest rate.
+        schedule: The recipe's own, or the name of one of transformers.
+
+    Raises:
+        UsageError: transformers has no such schedule of the step alone, or it does not take the arguments.
+    """
+    if schedule.name is None:
+        return lambda step: rate_at(step, steps, optimiser, schedule)
+    import torch
+    from transformers import get_scheduler
+
+    unused = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=optimiser.rate)
+    try:
+        theirs = get_scheduler(
+            schedule.name, unused, schedule.warm_up, steps, scheduler_specific_kwargs=schedule.arguments
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"schedule: {schedule.name}: {error}", "See transformers.get_scheduler for its names and arguments."
+        ) from error
+    if not isinstance(theirs, torch.optim.lr_scheduler.LambdaLR):
+        raise UsageError(
+            f"schedule.name: '{schedule.name}' depends on more than the step, and cannot resume exactly.",
+            "Name another, such as cosine_with_restarts.",
+        )
+    (factor,) = theirs.lr_lambdas
+    return lambda step: optimiser.rate * factor(step)
+
+
+def optimiser_of(parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimiser) -> torch.optim.Optimizer:
+    """Return an optimiser with a recipe's settings.
 
     Args:
         parameters: The trainable parameters by name.
         optimiser: The settings.
+
+    Raises:
+        UsageError: torch has no such class, it does not take the arguments, or a pattern matches no parameter.
     """
     import torch
 
-    settings = optimiser.model_dump(include={"betas", "eps", "weight_decay"})
-    return torch.optim.AdamW(list(parameters.values()), lr=optimiser.rate, **settings)
+    kinds = {
+        name: kind
+        for name, kind in vars(torch.optim).items()
+        # LBFGS evaluates the loss several times in a step.
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and name not in {"Optimizer", "LBFGS"}
+    }
+    if optimiser.name not in kinds:
+        raise UsageError(
+            f"optimiser.name: torch.optim has no '{optimiser.name}'.{did_you_mean(optimiser.name, kinds)}",
+            f"Name one of {', '.join(sorted(kinds))}.",
+        )
+    for pattern in [*(optimiser.no_decay if isinstance(optimiser.no_decay, list) else []), *optimiser.clamp]:
+        if not any(fnmatchcase(name, pattern) for name in parameters):
+            raise UsageError(
+                f"optimiser: '{pattern}' matches no trained parameter.",
+                f"Trained are {', '.join(list(parameters)[:6])}, …",
+            )
+    settings = optimiser.model_dump(
+        include={"betas", "eps", "weight_decay"}, exclude_unset=optimiser.name != Optimiser.model_fields["name"].default
+    )
+    exempt = {name for name, parameter in parameters.items() if _is_exempt(name, parameter, optimiser.no_decay)}
+    # Without exemptions there is one group.
+    groups: list[dict[str, Any]] = [
+        {"params": held} | ({"weight_decay": 0.0} if is_exempt else {})
+        for is_exempt in (False, True)
+        if (held := [parameter for name, parameter in parameters.items() if (name in exempt) == is_exempt])
+    ]
+    try:
+        return kinds[optimiser.name](groups, lr=optimiser.rate, **settings, **optimiser.arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"optimiser: {optimiser.name}: {error}", f"See torch.optim.{optimiser.name} for its arguments."
+        ) from error
 
 
-def take_step(adam: torch.optim.AdamW, rate: float) -> None:
+def _is_exempt(name: str, parameter: torch.nn.Parameter, no_decay: str | list[str]) -> bool:
+    if isinstance(no_decay, str):
+        return parameter.ndim < 2
+    return any(fnmatchcase(name, pattern) for pattern in no_decay)
+
+
+def take_step(stepper: torch.optim.Optimizer, rate: float) -> None:
     """Update the parameters at a learning rate."""
-    for group in adam.param_groups:
+    for group in stepper.param_groups:
         group["lr"] = rate
-    adam.step()
+    stepper.step()
+
+
+def clamp(parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimiser) -> None:
+    """Return parameters that left the recipe's range to its end."""
+    for pattern, (least, greatest) in optimiser.clamp.items():
+        for name, parameter in parameters.items():
+            if fnmatchcase(name, pattern):
+                parameter.data.clamp_(least, greatest)
 
 
 def clipped_norm(parameters: Iterable[torch.nn.Parameter], optimiser: Optimiser) -> float:
@@ -211,8 +294,9 @@ class Loop:
         self._trainer = trainer
         self._folder = folder
         self._processes = processes
-        self._adam = adam_of(trainer.parameters, recipe.optimiser)
+        self._stepper = optimiser_of(trainer.parameters, recipe.optimiser)
         self._steps = steps_of(recipe, trainer)
+        self._rate = rates_of(self._steps, recipe.optimiser, recipe.schedule)
         self.state = TrainingState(fingerprint)
         if (folder / LAST).is_file():
             self._take_up(fingerprint)
@@ -247,9 +331,9 @@ class Loop:
 
     def _step(self) -> dict[str, float]:
         step = self.state.step
-        rate = rate_at(step, self._steps, self._recipe.optimiser, self._recipe.schedule)
+        rate = self._rate(step)
         began = time.monotonic()
-        self._adam.zero_grad()
+        self._stepper.zero_grad()
         losses = self._trainer.backward(step)
         norm = clipped_norm(self._trainer.parameters.values(), self._recipe.optimiser)
         if not (math.isfinite(losses["loss"]) and math.isfinite(norm)):
@@ -257,7 +341,8 @@ class Loop:
             fault = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
             ids = self._trainer.ids(step)
             raise self._no_number(step + 1, f"{fault}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}")
-        take_step(self._adam, rate)
+        take_step(self._stepper, rate)
+        clamp(self._trainer.parameters, self._recipe.optimiser)
         seconds = round(time.monotonic() - began, 4)
         return {"step": step + 1, **losses, "rate": rate, "gradient_norm": norm, "seconds": seconds}
 
@@ -283,7 +368,9 @@ class Loop:
             remembered = {
                 f"optimiser/{name}/{kind}": value
                 for name, parameter in self._trainer.parameters.items()
-                for kind, value in self._adam.state[parameter].items()
+                # SGD without momentum has None.
+                for kind, value in self._stepper.state[parameter].items()
+                if value is not None
             }
             weights = {f"weights/{name}": tensor for name, tensor in self._trainer.parameters.items()}
             save(self._folder / LAST, state, weights | remembered)
@@ -309,7 +396,7 @@ class Loop:
                 name, _, kind = key.removeprefix("optimiser/").rpartition("/")
                 parameter = self._trainer.parameters[name]
                 # Its step counter stays on the CPU.
-                self._adam.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
+                self._stepper.state[parameter][kind] = value if kind == "step" else value.to(parameter.device)
 
     def _put(self, weights: dict) -> None:
         import torch

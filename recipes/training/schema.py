@@ -103,22 +103,44 @@ class Lora(Strict):
 
 
 class Optimiser(Strict):
-    """AdamW, or Adam where ``weight_decay`` is 0."""
+    """An optimiser of torch; by default AdamW, which is Adam where ``weight_decay`` is 0."""
 
+    name: str = "AdamW"
+    """A class of ``torch.optim``."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the class that have no key here, such as ``momentum`` of ``SGD``."""
     rate: Annotated[float, Field(gt=0, le=100)]
     """The highest learning rate."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Decay rates of the moments."""
+    """Decay rates of the moments; other classes than AdamW have their own defaults."""
     eps: float = 1e-8
-    """Epsilon of the denominator."""
+    """Epsilon of the denominator; as ``betas``."""
     weight_decay: Share = 0.0
-    """Decoupled weight decay."""
+    """Weight decay."""
+    no_decay: Literal["vectors"] | list[str] = Field(default_factory=list)
+    """Patterns of the names of trained parameters without weight decay; ``vectors`` is all with fewer than two
+    dimensions: biases, norms and the logit scale."""
     clip: Annotated[float, Field(gt=0)] | None = None
     """The maximum norm of gradients."""
+    clamp: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Patterns of the names of trained parameters, with the least and greatest value that they keep after each step."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Optimiser:
+        if self.no_decay and not self.weight_decay:
+            raise ValueError("'no_decay' has no effect without 'weight_decay'")
+        if wrong := [pattern for pattern, (least, greatest) in self.clamp.items() if least > greatest]:
+            raise ValueError(f"clamp: the least value of '{wrong[0]}' exceeds the greatest")
+        return self
 
 
 class RateSchedule(Strict):
-    """The learning rate: warm-up to the highest, constant, then ``decay``."""
+    """The learning rate: warm-up to the highest, constant, then ``decay``; or a schedule of transformers."""
+
+    name: str | None = None
+    """A schedule of ``transformers.get_scheduler``, in place of ``decay``, ``hold``, ``until`` and ``floor``."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Its ``scheduler_specific_kwargs``."""
 
     warm_up: Annotated[int, Field(ge=0)] = 0
     """Steps."""
@@ -130,6 +152,15 @@ class RateSchedule(Strict):
     """The step at which the decay ends; by default the last."""
     floor: Share = 0.0
     """The final rate."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> RateSchedule:
+        own = sorted(self.model_fields_set & {"decay", "hold", "until", "floor"})
+        if self.name is not None and own:
+            raise ValueError(f"'{own[0]}' does not go with 'name', which is a schedule of transformers")
+        if self.name is None and self.arguments:
+            raise ValueError("'arguments' need 'name', a schedule of transformers")
+        return self
 
 
 class Stop(Strict):
@@ -226,6 +257,8 @@ class Recipe(RecipeDocument):
             raise ValueError("'result: pac' needs factors of kind 'pac' and alpha 1, as released")
         if self.precision == "fp16" and self.trainer != "contrastive":
             raise ValueError("'precision: fp16' needs trainer 'contrastive'; 'bf16' works with all")
+        if self.optimiser.clamp and self.trainer == "captioner_xe":
+            raise ValueError("'optimiser.clamp' has no effect with trainer 'captioner_xe': remove it")
         watches = self.stop.patience is not None or self.stop.keep == "best"
         if watches and self.data.validation is None:
             raise ValueError("'patience' and 'keep: best' need a validation loss: set 'data.validation'")

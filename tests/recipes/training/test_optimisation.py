@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from capbench.recipes.training.loop import adam_of, clipped_norm, rate_at, take_step
+from capbench.errors import UsageError
+from capbench.recipes.training.loop import clamp, clipped_norm, optimiser_of, rate_at, rates_of, take_step
 from capbench.recipes.training.schema import Optimiser, RateSchedule
 from capbench.recipes.training.scst import LengthNorm, advantages, scst_loss
 
@@ -38,11 +39,11 @@ def stepped(gradients: list[list[float]], rate: float = 0.1, **keys: float | tup
 
 def taken(gradients: list[list[float]], rate: float = 0.1, **keys: Any) -> tuple[Weights, list[float]]:
     weights, optimiser, norms = Weights(torch.ones(2)), Optimiser(rate=9.0, **keys), list[float]()
-    adam = adam_of({"w": weights}, optimiser)
+    stepper = optimiser_of({"w": weights}, optimiser)
     for gradient in gradients:
         weights.grad = torch.tensor(gradient)
         norms.append(clipped_norm([weights], optimiser))
-        take_step(adam, rate)
+        take_step(stepper, rate)
     return weights, norms
 
 
@@ -68,6 +69,75 @@ def test_gradients_are_cut_to_their_norm_which_is_told_as_it_was():
 
 def test_decay_pulls_weights_to_zero_by_its_share_of_the_rate():
     assert moved(stepped([[0.0, 1.0]], weight_decay=0.5)) == pytest.approx([-0.05, -0.15], rel=1e-4)
+
+
+@pytest.mark.parametrize(("no_decay", "exempt"), [("vectors", "bs"), (["b*"], "b"), ([], "")])
+def test_named_parameters_are_not_decayed(no_decay: Any, exempt: str):
+    parameters = {"w": Weights(torch.ones(2, 2)), "bias": Weights(torch.ones(2)), "scale": Weights(torch.ones(()))}
+    stepper = optimiser_of(parameters, Optimiser(rate=1.0, weight_decay=0.5, no_decay=no_decay))
+    for parameter in parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
+    take_step(stepper, 0.1)
+    kept = {name for name, parameter in parameters.items() if parameter.detach().max() == 1}
+    assert kept == {name for name in parameters if name[0] in exempt}
+
+
+def test_parameters_keep_within_their_range():
+    parameters = {"logit_scale": Weights(torch.tensor(5.0)), "w": Weights(torch.tensor([-9.0, 9.0]))}
+    clamp(parameters, Optimiser(rate=1.0, clamp={"*scale": (0.0, math.log(100)), "w": (-8.0, 10.0)}))
+    assert parameters["logit_scale"].item() == pytest.approx(math.log(100))
+    assert parameters["w"].tolist() == [-8.0, 9.0]
+
+
+def test_optimisers_of_torch_take_their_own_arguments():
+    one = {"w": Weights(torch.ones(1))}
+    stepper = optimiser_of(one, Optimiser(rate=1.0, name="SGD", arguments={"momentum": 0.5}))
+    for _ in range(2):
+        one["w"].grad = torch.ones(1)
+        take_step(stepper, 0.1)
+    # The second step moves by the gradient and half of the first.
+    assert moved(one["w"]) == pytest.approx([-0.25])
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"name": "AdamV"}, "no 'AdamV'.*Adam"),
+        ({"name": "LBFGS"}, "no 'LBFGS'"),
+        ({"name": "SGD", "betas": (0.9, 0.9)}, "optimiser: SGD: .*betas"),
+        ({"arguments": {"momentum": 0.9}}, "optimiser: AdamW: .*momentum"),
+        ({"arguments": {"eps": 0.9}}, "optimiser: AdamW: .*eps"),
+        ({"weight_decay": 0.1, "no_decay": ["v*"]}, "'v[*]' matches no trained parameter"),
+        ({"clamp": {"logit_scale": (0, 1)}}, "'logit_scale' matches no trained parameter"),
+    ],
+)
+def test_optimisers_without_effect_are_refused(keys: dict[str, Any], message: str):
+    with pytest.raises(UsageError, match=message):
+        optimiser_of({"w": Weights(torch.ones(2))}, Optimiser(rate=1.0, **keys))
+
+
+def test_schedules_of_transformers_are_taken_by_name():
+    keys: dict[str, Any] = {"name": "cosine_with_restarts", "arguments": {"num_cycles": 2}, "warm_up": 2}
+    rate = rates_of(10, Optimiser(rate=8.0), RateSchedule(**keys))
+    # From 0 to the highest, and back there halfway through the rest.
+    assert [rate(step) for step in (0, 1, 2, 4, 6, 8)] == pytest.approx([0, 4, 8, 4, 8, 4])
+    for name, message in (("cosign", "cosign"), ("reduce_lr_on_plateau", "depends on more than the step")):
+        with pytest.raises(UsageError, match=message):
+            rates_of(10, Optimiser(rate=8.0), RateSchedule(name=name))
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "message"),
+    [
+        (RateSchedule, {"name": "cosine", "floor": 1.0}, "'floor' does not go with 'name'"),
+        (RateSchedule, {"arguments": {"num_cycles": 2}}, "need 'name'"),
+        (Optimiser, {"rate": 1.0, "no_decay": "vectors"}, "no effect without 'weight_decay'"),
+        (Optimiser, {"rate": 1.0, "clamp": {"w": (2, 1)}}, "exceeds the greatest"),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused(kind: Any, keys: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        kind(**keys)
 
 
 # --- the gradient of self-critical training, against calculations by hand
