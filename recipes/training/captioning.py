@@ -12,6 +12,7 @@ from ...adapters.contracts import TrainableCaptioner
 from ...adapters.images.reading import read_image
 from ...errors import DataError, UsageError
 from .contract import VALIDATION_SEED, Trainer, TrainingCall
+from .loop import SteppedTrainer
 from .rows import Batches, BatchSampler, Rows, TrainingRow
 from .schema import Positive, Strict
 from .towers import ImageReader, Inputs, saved_bytes, seed_of
@@ -131,7 +132,7 @@ class CrossEntropySettings(CaptionerSettings):
     """Which of an image's captions a step uses."""
 
 
-class CrossEntropyTrainer(CaptionerTrainer):
+class CrossEntropyTrainer(CaptionerTrainer, SteppedTrainer):
     """Trains a captioner on given captions; see ``Trainer`` and ``CrossEntropySettings``.
 
     Source: Sarto et al. 2024 (PAC-S++), section 5.1, first stage.

@@ -1,9 +1,9 @@
-"""The base class of trainers, which compute the gradients of an objective step by step, and write the result."""
+"""The base class of trainers, which train a model and write the result."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -25,6 +25,7 @@ from .schema import LoadedRecipe, Lora, Recipe, list_recipes
 if TYPE_CHECKING:
     import torch
 
+    from .loop import StepReport, TrainingState
     from .pac_lora import PacLora
     from .rewards import RewardPart
 
@@ -81,10 +82,10 @@ class TrainingCall:
 
 
 class Trainer(ABC):
-    """Computes the gradients of an objective step by step, and writes the trained model.
+    """Trains a model by a recipe, and writes it.
 
-    A step depends on the recipe, the weights and the step's number only, so that an interrupted training resumes
-    exactly.
+    ``SteppedTrainer`` of ``loop.py`` has a loop for trainers that compute gradients step by step; others hand model and
+    rows to a library's.
 
     Args:
         call: The training call.
@@ -122,19 +123,18 @@ class Trainer(ABC):
         return rows
 
     @abstractmethod
-    def backward(self, step: int) -> dict[str, float]:
-        """Add the gradients of a step to those of the parameters.
+    def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
+        """Train up to the recipe's end, resuming from the folder's checkpoints, and keep the weights it asks for.
 
-        Returns:
-            ``loss``, and its parts by name.
+        Args:
+            folder: Holds checkpoints and history.
+            on_step: Called after each step.
+            fingerprint: Of recipe and data; a checkpoint of another training is an error.
 
         Raises:
+            TrainingError: The folder holds another training, or the loss or the gradients are not finite.
             BenchError: An input cannot be read.
         """
-
-    @abstractmethod
-    def validate(self) -> float:
-        """Return the mean loss of the validation rows, always with the same texts, without gradients."""
 
     @abstractmethod
     def memory(self) -> dict[str, int]:

@@ -18,7 +18,7 @@ from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, wri
 from ...permissions import permit, runs_code
 from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers, with_start
 from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
-from .loop import Loop, StepReport, draw_history, every, read_history, steps_of
+from .loop import StepReport, draw_history, every, read_history, steps_of
 
 SCORES, SENSITIVITY, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _FLOAT = 4
@@ -119,11 +119,10 @@ def run_recipe(
         require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
     fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {trainer.rows.digest()}".encode()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    loop = Loop(recipe, trainer, folder, fingerprint, call.processes)
-    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
-    state = loop.run(on_step)
+    state = trainer.train(folder, on_step, fingerprint)
     if not call.processes.is_first:
         return TrainingResult([])
+    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
     remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
     if why := draw_history(folder, recipe.recipe):
         remarks.append(f"no figure of the losses: {why}")

@@ -13,6 +13,7 @@ from ...adapters.contracts import Writing
 from ...errors import UsageError
 from .captioning import CaptionerSettings, CaptionerTrainer
 from .contract import TrainingCall
+from .loop import SteppedTrainer
 from .rewards import RewardPart, Rewards, RewardValues
 from .rows import TrainingRow
 from .schema import Positive
@@ -108,7 +109,7 @@ class ScstSettings(CaptionerSettings):
     dropout: bool = False
 
 
-class ScstTrainer(CaptionerTrainer):
+class ScstTrainer(CaptionerTrainer, SteppedTrainer):
     """Trains a captioner on its own captions; see ``Trainer`` and ``ScstSettings``.
 
     Each step generates ``l`` captions per image without gradients, scores them, and runs one pass with gradients.
