@@ -267,7 +267,7 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
 trainers: Registry[type[Trainer]] = Registry(
     "trainer",
     {
-        "captioner_xe": "capbench.recipes.training.captioning:CrossEntropyTrainer",
+        "captioner_xe": "capbench.recipes.training.cross_entropy:CrossEntropyTrainer",
         "contrastive": "capbench.recipes.training.contrastive:ContrastiveTrainer",
         "scst": "capbench.recipes.training.scst:ScstTrainer",
     },

@@ -163,7 +163,7 @@ def test_what_the_frozen_tower_sees_is_kept_and_changes_nothing(scst: Make, monk
 
 
 def test_cross_entropy_is_the_mean_over_tokens_and_falls(scst: Make, tmp_path: Path):
-    recipe_call = scst("captioner_xe", data=VALIDATION, objective={"dropout": False}, stop={"steps": 8, "every": 4})
+    recipe_call = scst("captioner_xe", data=VALIDATION, stop={"steps": 8, "every": 4})
     trainer: Any = opened(recipe_call)
     terms = trainer.backward(0)
     rows = trainer.rows_of(0)
