@@ -104,6 +104,8 @@ class Trainer(ABC):
     parameters: Mapping[str, torch.nn.Parameter]
     """The trainable parameters by name."""
     batches: Batches
+    is_split = False
+    """Whether processes share weights, gradients and optimiser instead of holding copies."""
     rewarded: Sequence[RewardPart] = ()
     """The metrics that are the reward; empty without one."""
 
@@ -139,6 +141,10 @@ class Trainer(ABC):
     @abstractmethod
     def memory(self) -> dict[str, int]:
         """Return the memory of one piece of a step in bytes, by kind."""
+
+    def work(self) -> float | None:
+        """Return the floating-point operations of a step, over all processes; None where they are not counted."""
+        return None
 
     def load_trainable(self, kind: type[_L], label: str, hint: str) -> _L:
         """Return the recipe's model, and select its trainable parameters.

@@ -15,6 +15,7 @@ import torch
 import transformers
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Dataset
+from torch.utils.flop_counter import FlopCounterMode
 
 from ...adapters.contracts import TrainableCaptioner
 from ...atomic_files import write_whole
@@ -29,6 +30,7 @@ CHECKPOINTS, WHOLE = "checkpoints", "capbench.json"
 """The folder of checkpoints, and the file in each that is written last."""
 _IGNORED = -100
 _LOSS = "eval_of_tokens"
+_RECOMPUTED = {"use_reentrant": False}
 
 
 class CrossEntropySettings(CaptionerSettings):
@@ -93,6 +95,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
                 f"{'process' if count == 1 else 'processes'}.",
                 "Set an objective.piece, or a number of processes, that divides it.",
             )
+        self.is_split = settings.fsdp
         super().__init__(call, settings)
         self._drawing, self._fixed = (
             BatchSampler(1, settings.pick, False, False, False, "", seed)
@@ -109,10 +112,28 @@ class CrossEntropyTrainer(CaptionerTrainer):
 
     def memory(self) -> dict[str, int]:
         """Return the memory of the pass over one piece; see ``Trainer.memory``."""
-        examples = self._examples(1)
+        return {"activations": saved_bytes(self.module, self._pass())}
+
+    def work(self) -> float:
+        """Return the operations of a step, of which the gradients take two passes; see ``Trainer.work``."""
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            self._pass()()
+        passes = 4 if self._settings.checkpointing else 3
+        return passes * counter.get_total_flops() * self._settings.batch / self._piece
+
+    def _pass(self) -> Callable[[], torch.Tensor]:
+        """Return the computation of the loss of one piece."""
+        examples, model = self._examples(1), self._model.train()
         given = self._collated([examples[number] for number in range(self._piece)])
-        labels, model = given.pop("labels"), self._model.train()
-        return {"activations": saved_bytes(self.module, lambda: self._summed(model(**given).logits, labels))}
+        labels = given.pop("labels")
+        if self._settings.checkpointing:
+            self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyright: ignore[reportCallIssue]
+
+        def summed() -> torch.Tensor:
+            with self.lower():
+                return self._summed(model(**given).logits, labels)
+
+        return summed
 
     def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
         """Train by ``transformers.Trainer``; see ``Trainer.train``."""
@@ -149,7 +170,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         )
         trainer.remove_callback(transformers.PrinterCallback)
         if self._settings.checkpointing and not trainer.is_fsdp_enabled:
-            self.module.gradient_checkpointing_enable({"use_reentrant": False})  # pyright: ignore[reportCallIssue]
+            self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyright: ignore[reportCallIssue]
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         if trainer.is_fsdp_enabled:
             weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
@@ -171,7 +192,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         return _Examples(steps * self._settings.batch, self._settings.batch, draw)
 
     def _collated(self, examples: Sequence[_Example]) -> dict[str, Any]:
-        """Return the arguments of the model for examples, and ``labels [n, 1 + t]``, of which the first says nothing."""
+        """Return the arguments of the model for examples, and ``labels [n, 1 + t]`` whose first says nothing."""
         rows = [example.row for example in examples]
         tokens = self.trainable.tokens([example.text for example in examples], self._settings.prompt)
         tokens = [ids[: self._settings.tokens] for ids in tokens]
