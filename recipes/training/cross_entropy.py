@@ -233,7 +233,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
             bf16=recipe.precision == "bf16",
             use_cpu=self.processes.device == "cpu",
             seed=recipe.seed,
-            fsdp=is_split,
+            fsdp=is_split,  # pyright: ignore[reportArgumentType] - which it takes, too
             fsdp_config={
                 "activation_checkpointing": settings.checkpointing,
                 "transformer_layer_cls_to_wrap": [layer for layer in layers if layer in present],
@@ -271,7 +271,8 @@ class _LibraryTrainer(transformers.Trainer):
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Return AdamW; see ``transformers.Trainer.create_optimizer``."""
         if self.optimizer is None:
-            named = (self.model if model is None else model).named_parameters()
+            whole: Any = self.model if model is None else model
+            named = whole.named_parameters()
             trained = {name: parameter for name, parameter in named if parameter.requires_grad}
             self.optimizer = adam_of(trained, self._own.recipe.optimiser)
         return self.optimizer
@@ -279,7 +280,8 @@ class _LibraryTrainer(transformers.Trainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         # Released names of weights, which models are written with otherwise, are not those that resuming reads.
         names = {} if self._own.recipe.lora else {"save_original_format": False}
-        self.model.save_pretrained(output_dir, state_dict=state_dict, **names)
+        model: Any = self.model
+        model.save_pretrained(output_dir, state_dict=state_dict, **names)
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Return the recipe's schedule; see ``transformers.Trainer.create_scheduler``."""

@@ -211,7 +211,8 @@ def test_reward_that_needs_references_and_cross_entropy_need_captions(scst: Make
         opened(scst(data=data, objective={"reward": "refclip_s"}))
     with pytest.raises(BenchError, match="no row of the data has captions"):
         opened(scst("captioner_xe", data=data))
-    terms = opened(scst(data=data)).backward(0)
+    willing: Any = opened(scst(data=data))
+    terms = willing.backward(0)
     assert terms["reward"] > 0
 
 
@@ -230,7 +231,7 @@ def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_
 
 def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scst: Make, tmp_path: Path):
     recipe_call = scst()
-    trainer = opened(recipe_call)
+    trainer: Any = opened(recipe_call)
     loop = Loop(recipe_call.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
 
     def spoil(taken: StepReport) -> None:
