@@ -98,8 +98,8 @@ class _TrainableMethods:
 
     def given(self, inputs: Mapping[str, torch.Tensor], tokens: Sequence[Sequence[int]]) -> dict[str, Any]:
         ids, there = self._filled(tokens)
-        given = self._decoded(inputs, ids) if self._captioner.has_encoder else self._continued(inputs, ids, there)
-        return {**given, "use_cache": False}
+        whole = self._decoded(inputs, ids) if self._captioner.has_encoder else self._continued(inputs, ids, there)
+        return {**whole, "use_cache": False}
 
     def _filled(self, tokens: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``[n, t]`` tokens, filled up, and 1 where they are given."""

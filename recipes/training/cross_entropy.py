@@ -124,14 +124,14 @@ class CrossEntropyTrainer(CaptionerTrainer):
     def _pass(self) -> Callable[[], torch.Tensor]:
         """Return the computation of the loss of one piece."""
         examples, model = self._examples(1), self._model.train()
-        given = self._collated([examples[number] for number in range(self._piece)])
-        labels = given.pop("labels")
+        inputs = self._collated([examples[number] for number in range(self._piece)])
+        labels = inputs.pop("labels")
         if self._settings.checkpointing:
             self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyright: ignore[reportCallIssue]
 
         def summed() -> torch.Tensor:
             with self.lower():
-                return self._summed(model(**given).logits, labels)
+                return self._summed(model(**inputs).logits, labels)
 
         return summed
 
@@ -148,9 +148,9 @@ class CrossEntropyTrainer(CaptionerTrainer):
             kept = [line for line in read_history(folder) if line["step"] <= state.step]
             write_whole(folder / FILE, "".join(json.dumps(line) + "\n" for line in kept))
         steps = state.step if state.ended else steps_of(self.recipe, self)
-        told = _Told(self, folder, fingerprint, steps_of(self.recipe, self), on_step)
+        reporter = _Told(self, folder, fingerprint, steps_of(self.recipe, self), on_step)
         stop, validation = self.recipe.stop, self._fixed.draw(self.validation, None)
-        callbacks: list[transformers.TrainerCallback] = [told]
+        callbacks: list[transformers.TrainerCallback] = [reporter]
         if stop.patience is not None:
             evaluations = math.ceil(stop.patience / every(self.recipe, self))
             callbacks.insert(0, transformers.EarlyStoppingCallback(evaluations))
@@ -164,7 +164,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
             ),
             data_collator=self._collated,
             compute_loss_func=self._mean,
-            compute_metrics=lambda found: {"of_tokens": -found.predictions[found.label_ids != _IGNORED].mean()},
+            compute_metrics=lambda result: {"of_tokens": -result.predictions[result.label_ids != _IGNORED].mean()},
             preprocess_logits_for_metrics=self._of_tokens,
             callbacks=callbacks,
         )
@@ -177,7 +177,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
             if self.processes.is_first:
                 self.load_trainable(TrainableCaptioner, "", "")
                 self._model.load_state_dict(weights)
-        return told.state if told.state.step else state
+        return reporter.state if reporter.state.step else state
 
     @property
     def _model(self) -> Any:
@@ -192,7 +192,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         return _Examples(steps * self._settings.batch, self._settings.batch, draw)
 
     def _collated(self, examples: Sequence[_Example]) -> dict[str, Any]:
-        """Return the arguments of the model for examples, and ``labels [n, 1 + t]`` whose first says nothing."""
+        """Return the arguments of the model for examples, and ``labels [n, 1 + t]`` whose first is ignored."""
         rows = [example.row for example in examples]
         tokens = self.trainable.tokens([example.text for example in examples], self._settings.prompt)
         tokens = [ids[: self._settings.tokens] for ids in tokens]
@@ -202,7 +202,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         return {**self.trainable.given(self.inputs(rows), tokens), "labels": labels.to(self.trainable.device)}
 
     def _of_tokens(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
-        """Return ``[n, 1 + t]`` the logarithms of the probabilities of labels; 0 for those that say nothing."""
+        """Return ``[n, 1 + t]`` the logarithms of the probabilities of labels; 0 for those that are ignored."""
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
         chosen = self.trainable.chosen(logits, labels[:, 1:].clamp(min=0))
         return torch.nn.functional.pad(chosen, (1, 0)).masked_fill(labels == _IGNORED, 0.0)

@@ -111,8 +111,8 @@ def test_validation_is_the_mean_over_its_tokens_and_decides_when_it_ends_and_wha
     tokens = [ids[:8] for ids in trainer.trainable.tokens(drawn.texts, "Describe this image in detail.")]
     trainer.module.eval()
     with torch.no_grad():
-        found = -trainer.trainable.log_probs(trainer.inputs(drawn.rows), tokens).sum() / sum(map(len, tokens))
-    assert found.item() == pytest.approx(state.best, rel=1e-5)
+        loss = -trainer.trainable.log_probs(trainer.inputs(drawn.rows), tokens).sum() / sum(map(len, tokens))
+    assert loss.item() == pytest.approx(state.best, rel=1e-5)
     again: Any = opened(call)
     assert again.train(tmp_path, untold, "f") == state
     assert all(torch.equal(again.parameters[name], tensor) for name, tensor in trainer.parameters.items())
@@ -138,7 +138,7 @@ def test_what_cannot_go_on_is_said(llava: Make, tmp_path: Path):
 @pytest.mark.parametrize("objective", [{}, {"fsdp": True, "checkpointing": True}], ids=["copies", "fsdp"])
 def test_two_processes_train_as_one_does(llava: Make, tmp_path: Path, objective: dict[str, bool]):
     call = llava(objective={"piece": 1, **objective}, data=VALIDATION, stop={"steps": 3, "every": 2, "keep": "best"})
-    one = trained(call, tmp_path / "one")
+    alone = trained(call, tmp_path / "one")
     two = tmp_path / "two"
     train = ["-m", "capbench.cli.main", "train", str(call.loaded.parsed.path), "--output", str(two), "--device", "cpu"]
     launch = [
@@ -161,7 +161,7 @@ def test_two_processes_train_as_one_does(llava: Make, tmp_path: Path, objective:
     assert done.returncode == 0, done.stderr[-3000:]
     (file,) = (two / "weights").glob("*model*.safetensors")
     both = load_file(file)
-    assert both.keys() == one.keys()
-    assert all(torch.allclose(both[name], tensor, atol=1e-5, rtol=0) for name, tensor in one.items())
+    assert both.keys() == alone.keys()
+    assert all(torch.allclose(both[name], tensor, atol=1e-5, rtol=0) for name, tensor in alone.items())
     kept, expected = ([json.dumps(sorted(line)) for line in read_history(place)] for place in (two, tmp_path / "one"))
     assert kept == expected
