@@ -88,7 +88,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
     def __init__(self, call: TrainingCall) -> None:
         self._settings = settings = call.loaded.settings(self.Settings)
         count = call.processes.count
-        self._piece = settings.piece or max(settings.batch // count, 1)
+        self._piece = min(settings.piece or settings.batch, max(settings.batch // count, 1))
         if settings.batch % (self._piece * count):
             raise UsageError(
                 f"objective.batch: {settings.batch} is no multiple of {self._piece} images at once times {count} "
