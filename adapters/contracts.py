@@ -529,6 +529,8 @@ class TrainableCaptioner(TrainableModel):
         tower: What makes these.
         write_captions: Returns tokens for inputs of ``b`` images, ``b * each`` lists, image by image; the end token
             is there where the caption ended. Random numbers are torch's own. No gradients.
+        given: Returns the arguments with which ``module`` computes the logits of given tokens, as of ``log_probs``.
+        chosen: Returns ``[n, t]`` float32 the logarithms of the probabilities of tokens ``[n, t]``, of these logits.
         log_probs: Returns ``[n, t]`` float32 the logarithms of the probabilities of given tokens, with gradients, for
             inputs of ``b`` images and ``n`` lists of tokens, ``n / b`` an image; 0 after the end of a list.
         texts: Returns tokens as texts, special ones left out.
@@ -542,6 +544,8 @@ class TrainableCaptioner(TrainableModel):
     grids: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]] | None
     tower: torch.nn.Module | None
     write_captions: Callable[[Mapping[str, torch.Tensor], Writing], list[list[int]]]
+    given: Callable[[Mapping[str, torch.Tensor], Sequence[Sequence[int]]], dict[str, Any]]
+    chosen: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     log_probs: Callable[[Mapping[str, torch.Tensor], Sequence[Sequence[int]]], torch.Tensor]
     texts: Callable[[Sequence[Sequence[int]]], list[str]]
     tokens: Callable[[Sequence[str], str], list[list[int]]]

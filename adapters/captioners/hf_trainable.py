@@ -35,6 +35,8 @@ def trainable_captioner(captioner: HfCaptioner) -> TrainableCaptioner:
         grids=own.grids if has_grid else None,
         tower=model.encoder.vision_encoder if has_grid else None,
         write_captions=own.write_captions,
+        given=own.given,
+        chosen=own.chosen,
         log_probs=own.log_probs,
         texts=lambda rows: [captioner.text(ids) for ids in rows],
         tokens=own.tokens,
@@ -83,39 +85,50 @@ class _TrainableMethods:
 
     def log_probs(self, inputs: Mapping[str, torch.Tensor], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         import torch
+
+        ids, there = self._filled(tokens)
+        chosen = self.chosen(self._model(**self.given(inputs, tokens)).logits, ids)
+        return torch.where(there.bool(), chosen, 0.0)
+
+    def chosen(self, logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         from torch.nn.functional import log_softmax
+
+        # Logits at a token of the instruction and the answer are those of the next.
+        own = logits if self._captioner.has_encoder else logits[:, -ids.shape[1] - 1 : -1]
+        return log_softmax(own.float(), -1).gather(-1, ids[..., None]).squeeze(-1)
+
+    def given(self, inputs: Mapping[str, torch.Tensor], tokens: Sequence[Sequence[int]]) -> dict[str, Any]:
+        ids, there = self._filled(tokens)
+        whole = self._decoded(inputs, ids) if self._captioner.has_encoder else self._continued(inputs, ids, there)
+        return {**whole, "use_cache": False}
+
+    def _filled(self, tokens: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ``[n, t]`` tokens, filled up, and 1 where they are given."""
+        import torch
 
         device, length = self._model.device, max(map(len, tokens))
         filler = self._captioner.end_ids[0]
         ids = torch.tensor([[*row, *[filler] * (length - len(row))] for row in tokens], device=device)
         there = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in tokens], device=device)
-        logits = (
-            self._encoded_logits(inputs, ids)
-            if self._captioner.has_encoder
-            else self._continued_logits(inputs, ids, there)
-        )
-        chosen = log_softmax(logits.float(), -1).gather(-1, ids[..., None]).squeeze(-1)
-        return torch.where(there.bool(), chosen, 0.0)
+        return ids, there
 
-    def _encoded_logits(self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-        """Return logits ``[n, t, vocabulary]`` of a decoder that attends to an encoder's output."""
+    def _decoded(self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
+        """Return the inputs of a decoder that attends to an encoder's output."""
         import torch
 
         start = self._captioner.generation_config().decoder_start_token_id
         shifted = torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], 1)
         each = len(ids) // len(inputs["pixel_values"])
-        if "input_ids" in inputs:
+        if each == 1 or "input_ids" in inputs:
             whole = {name: value.repeat_interleave(each, 0) for name, value in inputs.items()}
         else:
             # An image's encoder output serves all its captions.
             states = self._model.get_encoder()(**inputs)[0]
             whole = {"encoder_outputs": (states.repeat_interleave(each, 0),)}
-        return self._model(**whole, decoder_input_ids=shifted, use_cache=False).logits
+        return {**whole, "decoder_input_ids": shifted}
 
-    def _continued_logits(
-        self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor, there: torch.Tensor
-    ) -> torch.Tensor:
-        """Return logits ``[n, t, vocabulary]`` of a decoder that goes on from its instruction."""
+    def _continued(self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor, there: torch.Tensor) -> dict[str, Any]:
+        """Return the inputs of a decoder that goes on from its instruction."""
         import torch
 
         whole, length = dict(self._repeated(inputs, len(ids))), ids.shape[1]
@@ -131,7 +144,7 @@ class _TrainableMethods:
             whole["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
         if self._keeps_logits:
             whole["logits_to_keep"] = length + 1
-        return self._model(**whole, use_cache=False).logits[:, -length - 1 : -1]
+        return whole
 
     def _repeated(self, inputs: Mapping[str, torch.Tensor], rows: int) -> Mapping[str, Any]:
         """Return inputs in which each image stands as often as it has captions."""

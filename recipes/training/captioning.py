@@ -1,20 +1,20 @@
-"""The base class of captioner trainers, and the cross-entropy trainer."""
+"""The base class of captioner trainers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 
 from ...adapters import ImageHandle
 from ...adapters.contracts import TrainableCaptioner
 from ...adapters.images.reading import read_image
-from ...errors import DataError, UsageError
-from .contract import VALIDATION_SEED, Trainer, TrainingCall
-from .rows import Batches, BatchSampler, Rows, TrainingRow
+from ...errors import UsageError
+from .contract import Trainer, TrainingCall
+from .rows import Batches, TrainingRow
 from .schema import Positive, Strict
-from .towers import ImageReader, Inputs, saved_bytes, seed_of
+from .towers import ImageReader, Inputs
 
 _MOST_KEPT = 2 << 30
 """Size of the cache of vision features in bytes."""
@@ -32,8 +32,6 @@ class CaptionerSettings(Strict):
     """The prompt of models that take one."""
     tokens: Positive = 30
     """The maximum length of a caption in tokens, with the end token."""
-    dropout: bool = True
-    """Whether the pass with gradients uses the model's dropout."""
 
 
 class CaptionerTrainer(Trainer):
@@ -113,96 +111,6 @@ class CaptionerTrainer(Trainer):
     def _read(self, rows: Sequence[TrainingRow]) -> Inputs:
         return self._reader.read([row.image for row in rows], [row.id for row in rows])
 
-    def read_ahead(self, step: int) -> None:
-        """Start to read the images of a step."""
-        rows = self.processes.share(self.rows_of(step))
+    def read_ahead(self, rows: Sequence[TrainingRow]) -> None:
+        """Start to read the images of rows."""
         self._reader.ask([row.image for row in rows if row.image not in self._kept])
-
-    def learning(self, *seed: int) -> None:
-        """Set the model's training mode, and seed torch for the pass."""
-        self.module.train(self._shared.dropout)
-        torch.manual_seed(seed_of(self.recipe.seed, *seed, self.processes.number))
-
-
-class CrossEntropySettings(CaptionerSettings):
-    """The objective of cross-entropy: the mean over all tokens of a batch, the end token counted."""
-
-    pick: Literal["first", "random"] = "random"
-    """Which of an image's captions a step uses."""
-
-
-class CrossEntropyTrainer(CaptionerTrainer):
-    """Trains a captioner on given captions; see ``Trainer`` and ``CrossEntropySettings``.
-
-    Source: Sarto et al. 2024 (PAC-S++), section 5.1, first stage.
-
-    Args:
-        call: The training call.
-
-    Raises:
-        BenchError: The recipe, its data or its model are invalid.
-    """
-
-    Settings = CrossEntropySettings
-
-    def __init__(self, call: TrainingCall) -> None:
-        self._settings = settings = call.loaded.settings(self.Settings)
-        super().__init__(call, settings)
-        self._drawing, self._fixed = (
-            BatchSampler(1, settings.pick, False, False, False, "", seed)
-            for seed in (self.recipe.seed, VALIDATION_SEED)
-        )
-
-    def usable(self, rows: Rows) -> Rows:
-        """Return the rows with captions; see ``Trainer.usable``."""
-        without = {row.id: "has no captions" for row in rows.rows if not row.captions}
-        kept = [row for row in rows.rows if row.captions]
-        if not kept:
-            raise DataError("no row of the data has captions.", "Add captions: this trainer learns from them.")
-        return Rows(kept, {**rows.left_out, **without})
-
-    def backward(self, step: int) -> dict[str, float]:
-        """Add the gradients of a step; see ``Trainer.backward``."""
-        rows = self.rows_of(step)
-        texts = self._drawing.draw(rows, step).texts
-        own, own_texts = self.processes.share(rows), self.processes.share(texts)
-        written = self._tokens(own_texts)
-        (all_tokens,) = self.processes.total([sum(map(len, written))])
-        loss = 0.0
-        for number, (piece, these) in enumerate(self.pieces(own, written)):
-            inputs = self.inputs(piece)
-            self.learning(step, number)
-            part = self._sum(inputs, these) / all_tokens
-            part.backward()
-            loss += part.item()
-        self.read_ahead(step + 1)
-        self.processes.add_up(self.parameters.values())
-        (loss,) = self.processes.total([loss])
-        return {"loss": loss}
-
-    def validate(self) -> float:
-        """Return the mean over all tokens of the validation captions; see ``Trainer.validate``."""
-        self.module.eval()
-        texts = self._fixed.draw(self.validation, None).texts
-        own, written = self.processes.share(self.validation), self._tokens(self.processes.share(texts))
-        total = 0.0
-        for piece, these in self.pieces(own, written):
-            with torch.no_grad():
-                total += self._sum(self.inputs(piece), these).item()
-        total, tokens = self.processes.total([total, sum(map(len, written))])
-        return total / tokens
-
-    def memory(self) -> dict[str, int]:
-        """Return the memory of the pass over one piece; see ``Trainer.memory``."""
-        ((piece, _), *_) = self.pieces(self.processes.share(self.rows_of(0)))
-        inputs, written = self.inputs(piece), self._tokens(self._drawing.draw(piece, 0).texts)
-        self.learning(0, 0)
-        return {"activations": saved_bytes(self.module, lambda: self._sum(inputs, written))}
-
-    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of captions, truncated to the maximum length."""
-        return [ids[: self._settings.tokens] for ids in self.trainable.tokens(texts, self._settings.prompt)]
-
-    def _sum(self, inputs: dict[str, torch.Tensor], written: Sequence[list[int]]) -> torch.Tensor:
-        with self.lower():
-            return -self.trainable.log_probs(inputs, written).sum()

@@ -1,4 +1,4 @@
-"""The base class of trainers, which compute the gradients of an objective step by step, and write the result."""
+"""The base class of trainers, which train a model and write the result."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ class TrainingCall:
 
 
 class Trainer(ABC):
-    """Computes the gradients of an objective step by step, and writes the trained model.
+    """Trains a model by a recipe, and writes it.
 
-    A step depends on the recipe, the weights and the step's number only, so that an interrupted training resumes
-    exactly.
+    ``SteppedTrainer`` of ``loop.py`` has a loop for trainers that compute gradients step by step; others hand model and
+    rows to a library's.
 
     Args:
         call: The training call.
@@ -104,6 +104,8 @@ class Trainer(ABC):
     parameters: Mapping[str, torch.nn.Parameter]
     """The trainable parameters by name."""
     batches: Batches
+    is_split = False
+    """Whether processes share weights, gradients and optimiser instead of holding copies."""
     rewarded: Sequence[RewardPart] = ()
     """The metrics that are the reward; empty without one."""
 
@@ -122,42 +124,27 @@ class Trainer(ABC):
         """
         return rows
 
-    def train(self, folder: Path, fingerprint: str, on_step: Callable[[StepReport], object]) -> TrainingState:
-        """Train, and return the final state; resumes an interrupted training.
-
-        The default is :class:`~.loop.Loop`, which needs :meth:`backward` and :meth:`validate`; a trainer of another
-        library brings a loop of its own, and writes the same history.
+    @abstractmethod
+    def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
+        """Train up to the recipe's end, resuming from the folder's checkpoints, and keep the weights it asks for.
 
         Args:
             folder: Holds checkpoints and history.
-            fingerprint: Of recipe and data; a checkpoint of another training is an error.
             on_step: Called after each step.
+            fingerprint: Of recipe and data; a checkpoint of another training is an error.
 
         Raises:
-            TrainingError: The folder holds another training, or the training cannot continue.
-        """
-        from .loop import Loop
-
-        return Loop(self.recipe, self, folder, fingerprint, self.processes).run(on_step)
-
-    def backward(self, step: int) -> dict[str, float]:
-        """Add the gradients of a step to those of the parameters.
-
-        Returns:
-            ``loss``, and its parts by name.
-
-        Raises:
+            TrainingError: The folder holds another training, or the loss or the gradients are not finite.
             BenchError: An input cannot be read.
         """
-        raise NotImplementedError(f"{type(self).__name__} has a loop of its own")
-
-    def validate(self) -> float:
-        """Return the mean loss of the validation rows, always with the same texts, without gradients."""
-        raise NotImplementedError(f"{type(self).__name__} has a loop of its own")
 
     @abstractmethod
     def memory(self) -> dict[str, int]:
         """Return the memory of one piece of a step in bytes, by kind."""
+
+    def work(self) -> float | None:
+        """Return the floating-point operations of a step, over all processes; None where they are not counted."""
+        return None
 
     def load_trainable(self, kind: type[_L], label: str, hint: str) -> _L:
         """Return the recipe's model, and select its trainable parameters.
@@ -286,7 +273,7 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
 trainers: Registry[type[Trainer]] = Registry(
     "trainer",
     {
-        "captioner_xe": "capbench.recipes.training.captioning:CrossEntropyTrainer",
+        "captioner_xe": "capbench.recipes.training.cross_entropy:CrossEntropyTrainer",
         "contrastive": "capbench.recipes.training.contrastive:ContrastiveTrainer",
         "grpo": "capbench.recipes.training.grpo:GrpoTrainer",
         "scst": "capbench.recipes.training.scst:ScstTrainer",

@@ -14,7 +14,8 @@ from ...adapters.contracts import TrainableEncoder
 from ...adapters.encoders.open_clip_transform import open_clip_transform
 from ...adapters.images.transforms import ImageTransform
 from ...errors import UsageError
-from .contract import VALIDATION_SEED, Trainer, TrainingCall
+from .contract import VALIDATION_SEED, TrainingCall
+from .loop import SteppedTrainer
 from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, no_rows
 from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
@@ -154,7 +155,7 @@ class ContrastiveSettings(Strict):
     """A prefix of each caption."""
 
 
-class ContrastiveTrainer(Trainer):
+class ContrastiveTrainer(SteppedTrainer):
     """Trains a dual encoder; see ``Trainer`` and ``ContrastiveSettings``.
 
     Sources: Sarto et al. 2024 (PAC-S++), equations 1-3; Urbanek et al. 2024 (DCI), section 5 and its train code;

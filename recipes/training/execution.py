@@ -15,6 +15,7 @@ import yaml
 from ...access import require_permitted
 from ...adapters.aliases import ALIAS_FILE, resolve_model
 from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
+from ...errors import UsageError
 from ...permissions import permit, runs_code
 from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers, with_start
 from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
@@ -23,6 +24,10 @@ from .loop import StepReport, draw_history, every, read_history, steps_of
 SCORES, SENSITIVITY, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _FLOAT = 4
 """Bytes of a float32."""
+_PEAK = {"fp32": 67e12, "bf16": 989e12, "fp16": 989e12}
+"""An H100's floating-point operations a second, dense, by its data sheet."""
+_USED = 0.4
+"""The share of them that trainings of large models reach."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     recipe = call.loaded.recipe
     if why := _unopened(call):
         return [("recipe", recipe.recipe), ("model", recipe.model.name), ("rows", f"not read: {why}")]
+    import torch
+
     trainer = opened(call)
     judges = recipe.judge if judge else []
     if judge:
@@ -68,7 +75,16 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     numbers, model = trainable_count(trainer), sum(parameter.numel() for parameter in trainer.module.parameters())
     # Weights, their gradients, and the two moments of AdamW.
     held = {"weights": model * _FLOAT, "gradients": numbers * _FLOAT, "optimiser": 2 * numbers * _FLOAT}
-    held |= trainer.memory()
+    each = max(call.processes.count, torch.cuda.device_count())
+    parts = each if trainer.is_split else 1
+    held = {kind: size // parts for kind, size in held.items()} | trainer.memory()
+    needed = sum(held.values())
+    if torch.cuda.is_available() and needed > (room := torch.cuda.mem_get_info(call.processes.device)[1]):
+        raise UsageError(
+            f"the training needs {needed / 1e9:,.1f} GB on each GPU, which has {room / 1e9:,.1f} GB.",
+            "Train low-rank factors (lora), or smaller pieces (objective.piece); trainer 'captioner_xe' splits a model "
+            "over GPUs (objective.fsdp=true) and holds fewer activations (objective.checkpointing=true).",
+        )
     rows = [("recipe", recipe.recipe), ("model", trainer.name)]
     rows += [(kind, f"{count:,}") for kind, count in trainer.rows.counts().items()]
     rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
@@ -77,8 +93,13 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
         ("checkpoints", f"every {every(recipe, trainer):,} steps"),
         ("trained", f"{numbers:,} of {model:,} parameters ({numbers / model:.2%})"),
         ("memory", ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in held.items())),
+        ("each GPU needs", f"{needed / 1e9:,.1f} GB" + (f", split over {parts}" if trainer.is_split else "")),
         ("judged by", ", ".join(dict.fromkeys(judge.task for judge in judges)) or "no task"),
     ]
+    if (work := trainer.work()) is not None:
+        hours = steps_of(recipe, trainer) * work / (_USED * _PEAK[recipe.precision]) / 3600
+        label = f"at {_USED:.0%} of an H100's {_PEAK[recipe.precision] / 1e12:,.0f} TFLOP/s"
+        rows.insert(-1, ("GPU-hours", f"{hours:,.2f} {label}"))
     return rows
 
 
@@ -119,10 +140,10 @@ def run_recipe(
         require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
     fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {trainer.rows.digest()}".encode()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
-    state = trainer.train(folder, fingerprint, on_step)
+    state = trainer.train(folder, on_step, fingerprint)
     if not call.processes.is_first:
         return TrainingResult([])
+    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
     remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
     if why := draw_history(folder, recipe.recipe):
         remarks.append(f"no figure of the losses: {why}")

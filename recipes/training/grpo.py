@@ -16,7 +16,7 @@ from ...atomic_files import write_whole
 from ...errors import TrainingError, UsageError, extra
 from .captioning import CaptionerSettings, CaptionerTrainer
 from .contract import TrainingCall
-from .loop import FILE, StepReport, TrainingState, every, read_history, steps_of
+from .loop import FILE, StepReport, TrainingState, every, optimiser_of, rates_of, read_history, steps_of
 from .rewards import RewardParts, Rewards
 from .rows import TrainingRow
 from .schema import Positive, Share
@@ -43,6 +43,8 @@ class GrpoSettings(CaptionerSettings):
     """Weight of the divergence from the start model (``beta``); above 0 a copy of the model is held."""
     clip_ratio: Annotated[float, Field(gt=0)] = 0.2
     """Clipping of the probability ratio (``epsilon``)."""
+    dropout: bool = True
+    """Whether the passes with gradients use the model's dropout."""
     updates: Positive = 1
     """Steps on the same captions (``num_iterations``)."""
 
@@ -68,7 +70,6 @@ class GrpoTrainer(CaptionerTrainer):
         with extra("rl", "trainer 'grpo' needs TRL"):
             import trl  # noqa: F401
         super().__init__(call, settings)
-        recipe, schedule = self.recipe, self.recipe.schedule
         module: Any = self.module
         if module.config.is_encoder_decoder:
             raise UsageError(
@@ -76,10 +77,8 @@ class GrpoTrainer(CaptionerTrainer):
                 "instruction.",
                 "Name such as LLaVA or Qwen-VL, or use trainer 'scst'.",
             )
-        if recipe.data.validation is not None or schedule.hold or schedule.until or schedule.floor:
-            raise UsageError(
-                "trainer 'grpo' has no validation, and no 'hold', 'until' or 'floor' of the rate.", "Remove the key."
-            )
+        if self.recipe.data.validation is not None:
+            raise UsageError("trainer 'grpo' has no validation.", "Remove data.validation.")
         self._piece = settings.piece or -(-settings.batch // self.processes.count)
         if settings.batch % (self._piece * self.processes.count):
             raise UsageError(
@@ -94,9 +93,10 @@ class GrpoTrainer(CaptionerTrainer):
         """Return no memory of a piece, which TRL decides; see ``Trainer.memory``."""
         return {}
 
-    def train(self, folder: Path, fingerprint: str, on_step: Callable[[StepReport], object]) -> TrainingState:
+    def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
         """Train by TRL; see ``Trainer.train``."""
         from datasets import Dataset
+        from torch.optim.lr_scheduler import LambdaLR
         from transformers.trainer_callback import PrinterCallback
         from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -114,12 +114,15 @@ class GrpoTrainer(CaptionerTrainer):
         steps = steps_of(self.recipe, self)
         rows = Dataset.from_dict({"row": range(len(self.rows.rows))})
         model: Any = self._peft or self.module
+        optimiser = optimiser_of(self.parameters, self.recipe.optimiser)
+        rate = rates_of(steps, self.recipe.optimiser, self.recipe.schedule)
         trainer = GRPOTrainer(
             model,
             self._reward,
             self._arguments(checkpoints, steps),
             rows.with_transform(_Documents(self.rows.rows, self._settings.prompt)),
             processing_class=self.trainable.processor,
+            optimizers=(optimiser, LambdaLR(optimiser, lambda step: rate(step) / self.recipe.optimiser.rate)),
             callbacks=[_history(folder, steps, int(saved.name.rpartition("-")[2]) if saved else 0, terms, on_step)],
         )
         trainer.remove_callback(PrinterCallback)
@@ -160,14 +163,7 @@ class GrpoTrainer(CaptionerTrainer):
             epsilon=settings.clip_ratio,
             num_iterations=settings.updates,
             disable_dropout=not settings.dropout,
-            learning_rate=recipe.optimiser.rate,
-            adam_beta1=recipe.optimiser.betas[0],
-            adam_beta2=recipe.optimiser.betas[1],
-            adam_epsilon=recipe.optimiser.eps,
-            weight_decay=recipe.optimiser.weight_decay,
             max_grad_norm=recipe.optimiser.clip or 0.0,
-            lr_scheduler_type={"constant": "constant_with_warmup"}.get(recipe.schedule.decay, recipe.schedule.decay),
-            warmup_steps=recipe.schedule.warm_up,
             save_steps=every(recipe, self),
             save_total_limit=1,
             seed=recipe.seed,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
@@ -179,7 +180,7 @@ def optimiser_of(parameters: Mapping[str, torch.nn.Parameter], optimiser: Optimi
     """
     import torch
 
-    kinds = {
+    kinds: dict[str, Any] = {
         name: kind
         for name, kind in vars(torch.optim).items()
         # LBFGS evaluates the loss several times in a step.
@@ -288,7 +289,7 @@ class Loop:
     """
 
     def __init__(
-        self, recipe: Recipe, trainer: Trainer, folder: Path, fingerprint: str, processes: TrainingProcesses
+        self, recipe: Recipe, trainer: SteppedTrainer, folder: Path, fingerprint: str, processes: TrainingProcesses
     ) -> None:
         self._recipe = recipe
         self._trainer = trainer
@@ -416,3 +417,30 @@ class Loop:
             note = f"The last checkpoint is {last} ({', '.join([f'step {at}', *parts])})."
         remedy = "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'."
         return TrainingError(f"step {step}: {fault}.", f"{note} {remedy}")
+
+
+class SteppedTrainer(Trainer):
+    """A trainer that computes the gradients of an objective step by step.
+
+    A step depends on the recipe, the weights and the step's number only, so that an interrupted training resumes
+    exactly.
+    """
+
+    @abstractmethod
+    def backward(self, step: int) -> dict[str, float]:
+        """Add the gradients of a step to those of the parameters.
+
+        Returns:
+            ``loss``, and its parts by name.
+
+        Raises:
+            BenchError: An input cannot be read.
+        """
+
+    @abstractmethod
+    def validate(self) -> float:
+        """Return the mean loss of the validation rows, always with the same texts, without gradients."""
+
+    def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
+        """Train by ``Loop``; see ``Trainer.train``."""
+        return Loop(self.recipe, self, folder, fingerprint, self.processes).run(on_step)

@@ -257,8 +257,8 @@ class Recipe(RecipeDocument):
             raise ValueError("'result: pac' needs factors of kind 'pac' and alpha 1, as released")
         if self.precision == "fp16" and self.trainer != "contrastive":
             raise ValueError("'precision: fp16' needs trainer 'contrastive'; 'bf16' works with all")
-        if self.optimiser.clamp and self.trainer == "captioner_xe":
-            raise ValueError("'optimiser.clamp' has no effect with trainer 'captioner_xe': remove it")
+        if self.optimiser.clamp and self.trainer in ("captioner_xe", "grpo"):
+            raise ValueError(f"'optimiser.clamp' has no effect with trainer '{self.trainer}': remove it")
         watches = self.stop.patience is not None or self.stop.keep == "best"
         if watches and self.data.validation is None:
             raise ValueError("'patience' and 'keep: best' need a validation loss: set 'data.validation'")

@@ -12,6 +12,7 @@ from ...adapters.contracts import Writing
 from ...errors import UsageError
 from .captioning import CaptionerSettings, CaptionerTrainer
 from .contract import TrainingCall
+from .loop import SteppedTrainer
 from .rewards import RewardParts, Rewards, RewardValues
 from .rows import TrainingRow
 from .schema import Positive
@@ -98,9 +99,10 @@ class ScstSettings(CaptionerSettings):
     length_norm: LengthNorm = "none"
     """Normalisation of a caption's log-probability; see ``scst_loss``."""
     dropout: bool = False
+    """Whether the pass with gradients uses the model's dropout."""
 
 
-class ScstTrainer(CaptionerTrainer):
+class ScstTrainer(CaptionerTrainer, SteppedTrainer):
     """Trains a captioner on its own captions; see ``Trainer`` and ``ScstSettings``.
 
     Each step generates ``l`` captions per image without gradients, scores them, and runs one pass with gradients.
@@ -134,7 +136,7 @@ class ScstTrainer(CaptionerTrainer):
         """Add the gradients of a step; see ``Trainer.backward``."""
         settings, rows = self._settings, self.processes.share(self.rows_of(step))
         inputs = [self.inputs(piece) for piece, _ in self.pieces(rows)]
-        self.read_ahead(step + 1)
+        self.read_ahead(self.processes.share(self.rows_of(step + 1)))
         written = self._written(inputs, self._writing, step)
         rewards = self._scored(rows, written, settings.captions)
         greedy = None
@@ -196,6 +198,11 @@ class ScstTrainer(CaptionerTrainer):
         ones = torch.ones(len(written), device=self.trainable.device)
         self.learning(0, 1, 0)
         return {"activations": saved_bytes(self.module, lambda: self._loss(inputs, written, ones, 1))}
+
+    def learning(self, *seed: int) -> None:
+        """Set the model's training mode, and seed torch for the pass."""
+        self.module.train(self._settings.dropout)
+        torch.manual_seed(seed_of(self.recipe.seed, *seed, self.processes.number))
 
     def _written(self, inputs: Sequence[dict[str, torch.Tensor]], writing: Writing, step: int) -> list[list[int]]:
         """Return the captions of all pieces."""

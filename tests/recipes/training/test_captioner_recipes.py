@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -65,10 +66,9 @@ def test_model_that_another_recipe_makes_is_named_with_the_call_that_makes_it(co
         dry_run(call)
 
 
-@pytest.mark.parametrize("trainer", ["scst", "captioner_xe"])
-def test_validation_leaves_nothing_out_whatever_the_step_before_did(scst: Make, trainer: str):
+def test_validation_leaves_nothing_out_whatever_the_step_before_did(scst: Make):
     source = {"reader": "rows.described", "arguments": {"scenes": 4}}
-    tuner = opened(scst(trainer, data={**source, "validation": source}, objective={"dropout": True}))
+    tuner: Any = opened(scst(data={**source, "validation": source}, objective={"dropout": True}))
     assert any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in tuner.module.modules())
     losses = []
     for _ in range(2):
@@ -79,12 +79,9 @@ def test_validation_leaves_nothing_out_whatever_the_step_before_did(scst: Make, 
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(
-    ("trainer", "objective"), [("scst", {"candidates": "samples", "dropout": True}), ("captioner_xe", {"piece": 3})]
-)
-def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(scst, both, tmp_path, trainer, objective):
-    objective = objective | ({"reward": both} if trainer == "scst" else {})
-    call = scst(trainer, objective=objective, stop={"steps": 3, "every": 2})
+def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(scst: Make, both, tmp_path: Path):
+    objective = {"candidates": "samples", "dropout": True, "reward": both}
+    call = scst(objective=objective, stop={"steps": 3, "every": 2})
     run_recipe(call, tmp_path / "undisturbed", untold, {})
     expected = load_file(tmp_path / "undisturbed" / "weights" / "model.safetensors")
     folder = tmp_path / "killed"
@@ -146,9 +143,9 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
     run_recipe(call, tmp_path / "out", untold, {}, judge=False)
     lines = read_history(tmp_path / "out")
     assert [line["step"] for line in lines] == [1, 2]
-    _, tensors = load(tmp_path / "out" / LAST)
-    assert any("optimiser/" in name and tensor.abs().max() > 0 for name, tensor in tensors.items())
     if recipe.startswith("scst"):
+        _, tensors = load(tmp_path / "out" / LAST)
+        assert any("optimiser/" in name and tensor.abs().max() > 0 for name, tensor in tensors.items())
         assert shipped.objective["reward"]["metric"] in lines[0]
         assert lines[0]["rate"] == shipped.optimiser.rate
     tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()

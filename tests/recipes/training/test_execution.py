@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors import safe_open
@@ -136,7 +137,7 @@ def test_settings_of_the_papers_are_those_that_they_print():
 def test_rows_come_from_a_task_with_entries(call: Callable[..., TrainingCall], dci: Path):
     source = {"task": "dci_all_neg", "arguments": {"split": "test"}}
     plain = call(data=source, objective={"batch": 4, "negatives": "bce"})
-    trainer = opened(replace(plain, data={"dci_all_neg": dci}))
+    trainer: Any = opened(replace(plain, data={"dci_all_neg": dci}))
     counts = trainer.rows.counts()
     assert (counts["rows"], counts["images"], counts["negatives"]) == (25, 5, 25)
     assert trainer.rows.rows[1].image.box is not None

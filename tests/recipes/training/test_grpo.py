@@ -68,7 +68,7 @@ def test_killed_training_goes_on_to_the_weights_and_history_of_an_unbroken_one(g
     assert resolve_model(str(tmp_path / "whole")).on("cpu").load() is not None
 
 
-def test_lora_is_tuned_and_a_shorter_caption_is_paid(grpo: Grpo, tmp_path: Path):
+def test_lora_is_tuned(grpo: Grpo, tmp_path: Path):
     lora = {"kind": "peft", "rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj"]}
     run_recipe(grpo(lora=lora, stop={"steps": 1, "every": 1}), tmp_path, untold, {}, judge=False)
     factors = load_file(tmp_path / "weights" / "adapter_model.safetensors")
@@ -78,7 +78,6 @@ def test_lora_is_tuned_and_a_shorter_caption_is_paid(grpo: Grpo, tmp_path: Path)
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"schedule": {"hold": 3}}, "no validation, and no 'hold'"),
         ({"objective": {"piece": 3}}, "4 images are no multiple of 3 in each of 1 processes"),
         ({"objective": {"captions": 1}}, "captions"),
     ],

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from killed_training import assert_alike, train_until_killed, untold
@@ -96,7 +97,7 @@ def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the
     recipe_call = call(
         data=VALIDATION, optimiser={"rate": 0.05}, stop={"steps": 40, "every": 1, "patience": 3, "keep": "best"}
     )
-    trainer = opened(recipe_call)
+    trainer: Any = opened(recipe_call)
     loop = Loop(recipe_call.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
     state = loop.run(untold)
     losses = [line["validation_loss"] for line in read_history(tmp_path) if "validation_loss" in line]
