@@ -161,7 +161,7 @@ def test_tuned_captioner_has_a_card_that_says_what_the_reward_paid_for(scst: Mak
     call = replace(plain, loaded=LoadedRecipe(recipe, plain.loaded.parsed, plain.loaded.changed))
     trained = run_recipe(call, tmp_path / "out", untold, {"resamples": 0, "limit": 4})
     length, rep = trained.scores
-    assert (length["rewarded"], rep["rewarded"]) == (True, False)
+    assert (length["rewarded"], rep["rewarded"]) == (["length"], [])
     assert length["difference"]["value"] == pytest.approx(length["after"]["value"] - length["before"]["value"])
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "| change |" in card

@@ -141,18 +141,10 @@ def test_two_processes_train_as_one_does(llava: Make, tmp_path: Path, objective:
     alone = trained(call, tmp_path / "one")
     two = tmp_path / "two"
     train = ["-m", "capbench.cli.main", "train", str(call.loaded.parsed.path), "--output", str(two), "--device", "cpu"]
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        *train,
-        "--no_judge",
-    ]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *train]
+    model = str(call.loaded.recipe.model.arguments["pretrained"])
     done = subprocess.run(
-        [*launch, "--run_functions", "--allow_outside", str(tmp_path.parent)],
+        [*launch, "--no_judge", "--run_functions", "--allow_outside", model],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

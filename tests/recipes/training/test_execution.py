@@ -62,7 +62,8 @@ def test_settings_of_tables_that_a_papers_recipe_names_are_settings_of_it():
     assert len(commands) > 8
     for command in commands:
         settings = [value for key, value in pairwise(command) if key == "--set"]
-        assert load_recipe(command[2], tuple(settings)).recipe != load_recipe(command[2]).recipe, command
+        named = command[command.index("train") + 1]
+        assert load_recipe(named, tuple(settings)).recipe != load_recipe(named).recipe, command
 
 
 def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
