@@ -148,7 +148,7 @@ bench-speed-gpu: $(READY)  ## The same for encoders and captioners; on the GPU w
 	$(BIN)/python speed/capture.py --captions 4
 
 kills: $(READY)  ## Kill runs at random moments, and hold what the next run makes against an undisturbed one
-	$(BIN)/python tests/faults/kills.py $(KILLS_ARGS)
+	$(BIN)/python speed/kills.py $(KILLS_ARGS)
 
 same: $(READY)  ## Run the same tasks with BASE (a commit) and with this work tree, and compare their records
 	$(BIN)/python .ci/same $(BASE)

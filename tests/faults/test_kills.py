@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
-from faults import kills
+
+sys.path.append(str(Path(__file__).parents[2] / "speed"))
+
+import kills
 
 pytestmark = pytest.mark.costly
 

@@ -23,13 +23,9 @@ from capbench.recipes.shapes.world.clip import (
 )
 from capbench.recipes.shapes.world.encoder import train
 from capbench.recipes.shapes.world.pac import tune
-from capbench.recipes.shapes.world.pool import draw_pool, view_of, whole
-from capbench.recipes.shapes.world.sighted import few_shapes
-from capbench.recipes.shapes.world.texts import clip_text, facts_of_text, facts_of_things, false_text, true_text
-from capbench.tasks.shapes.describing import PLACES, short_references
+from capbench.tasks.shapes.describing import short_references
 from capbench.tasks.shapes.drawing import draw
 from capbench.tasks.shapes.sampling import sample_scene
-from capbench.tasks.shapes.scene import SHAPES
 
 pytestmark = pytest.mark.costly
 
@@ -56,20 +52,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageHandle]:
     for seed in range(3):
         draw(sample_scene(seed), IMAGE_SIZE).save(folder / f"{seed}.png")
     return [ImageHandle(path) for path in sorted(folder.iterdir())]
-
-
-def test_facts_of_true_texts_hold_and_those_of_false_ones_nearly_never_do():
-    rng = np.random.default_rng(0)
-    refuted = 0
-    for picture in draw_pool(range(150)):
-        view = view_of(picture, rng)
-        holds = facts_of_things(view.things, view.scene.background)
-        text = clip_text(view.clip, rng) if view.clip else true_text(view.scene, view.things, rng)
-        said = facts_of_text(text)
-        assert said.sum() >= 2
-        assert not (said > holds).any(), text
-        refuted += (facts_of_text(false_text(text, view.things, rng)) > holds).any()
-    assert refuted > 0.9 * 150
 
 
 def test_tokenizer_knows_every_byte_and_ends_with_its_highest_id(tokenizer):
@@ -137,13 +119,3 @@ def test_sighted_encoder_sees_what_another_sees(folder: Path, tmp_path: Path, pi
     assert abs(stacked(seeing.images(pictures)) - stacked(plain.images(pictures))).max() < 1e-6
     assert stacked(seeing.texts(TEXTS[:3])).shape == (3, 192)
     assert not (tmp_path / "sighted" / "model.safetensors").exists()
-
-
-def test_most_texts_on_which_the_sighted_encoder_is_trained_name_no_shape():
-    rng = np.random.default_rng(0)
-    views = [whole(image) for image in draw_pool(range(1, 7))]
-    texts = [few_shapes(view, rng, named=0.2) for _ in range(50) for view in views]
-    naming = [text for text in texts if any(shape in text for shape in SHAPES)]
-    assert 0.1 < len(naming) / len(texts) < 0.3
-    assert all("thing" in text or any(place in text.lower() for place in PLACES.values())
-               for text in texts if text not in naming)  # fmt: skip

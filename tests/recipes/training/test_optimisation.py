@@ -90,13 +90,13 @@ def test_parameters_keep_within_their_range():
 
 
 def test_optimisers_of_torch_take_their_own_arguments():
-    one = {"w": Weights(torch.ones(1))}
-    stepper = optimiser_of(one, Optimiser(rate=1.0, name="SGD", arguments={"momentum": 0.5}))
+    weights = {"w": Weights(torch.ones(1))}
+    stepper = optimiser_of(weights, Optimiser(rate=1.0, name="SGD", arguments={"momentum": 0.5}))
     for _ in range(2):
-        one["w"].grad = torch.ones(1)
+        weights["w"].grad = torch.ones(1)
         take_step(stepper, 0.1)
     # The second step moves by the gradient and half of the first.
-    assert moved(one["w"]) == pytest.approx([-0.25])
+    assert moved(weights["w"]) == pytest.approx([-0.25])
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ same command then runs again, with the same store and output folder. Counted are
 the undisturbed run, and what is left behind: files and folders that the undisturbed run does not leave (in the output,
 the cache, the home and the temporary folder), processes, and damage of the store. Run by hand::
 
-    python tests/faults/kills.py
-    python tests/faults/kills.py --kills 300 --seed 7 --kinds text,leaderboard
+    python speed/kills.py
+    python speed/kills.py --kills 300 --seed 7 --kinds text,leaderboard
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import capbench
 from capbench.benchmarks.store.store import Store
 from capbench.errors import BenchError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 STORE = "store.sqlite"
 _RUN = "run --output_path runs --store store.sqlite --bootstrap 50"
 _TEXT = f"{_RUN} --model iiw-p5b --task iiw_400"
