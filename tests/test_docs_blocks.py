@@ -288,9 +288,9 @@ def faults_of_shell(text: str) -> Iterator[str]:
         elif words[:2] == ["pip", "install"]:
             named = re.findall(r"\[([\w,]+)\]", line)
             yield from (f"no extra '{extra}'" for many in named for extra in many.split(",") if extra not in extras)
-        elif words[:2] == ["python", "-m"]:
-            if find_spec(words[2]) is None:
-                yield f"no module {words[2]}"
+        elif words[0] in ("python", "torchrun") and "-m" in words[:4]:
+            if find_spec(module := words[words.index("-m") + 1]) is None:
+                yield f"no module {module}"
         elif words[:2] == ["python", "-c"]:
             yield from faults_of_imports(words[2])
         elif words[0] == "python":
