@@ -101,8 +101,8 @@ class SqliteFile:
         self.path = path
         self._target = path.resolve()
         self._lock = threading.Lock()
-        # In this order: while another process moves the file, there is none.
-        self.writable = _can_be_written(self._target) or not path.is_file()
+        # In this order: while another process moves the file, there is none, and it may be there a moment later.
+        self.writable = _can_be_written(self._target) or not path.is_file() or _can_be_written(self._target)
         self._replace_damaged = replace_damaged and self.writable
         if not self.writable:
             self._db = _connect_for_reading(path)

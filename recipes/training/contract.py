@@ -227,6 +227,8 @@ class Trainer(ABC):
                 if not isinstance(config.target_modules, str):
                     config.target_modules = sorted(config.target_modules)
             self._peft.save_pretrained(place)
+            # A template; the card of the folder says what was trained.
+            (place / "README.md").unlink(missing_ok=True)
             # Paths are absolute, so that they are valid in any folder.
             arguments = {
                 key: str(path.resolve())

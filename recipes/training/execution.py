@@ -79,7 +79,8 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     parts = each if trainer.is_split else 1
     held = {kind: size // parts for kind, size in held.items()} | trainer.memory()
     needed = sum(held.values())
-    if torch.cuda.is_available() and needed > (room := torch.cuda.mem_get_info(call.processes.device)[1]):
+    device = call.processes.device
+    if device.startswith("cuda") and needed > (room := torch.cuda.mem_get_info(device)[1]):
         raise UsageError(
             f"the training needs {needed / 1e9:,.1f} GB on each GPU, which has {room / 1e9:,.1f} GB.",
             "Train low-rank factors (lora), or smaller pieces (objective.piece); trainer 'captioner_xe' splits a model "

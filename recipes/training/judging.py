@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
@@ -15,7 +16,7 @@ from ...benchmarks.records.task_run import TaskRun
 from ...benchmarks.running.plan import resolve_call
 from ...benchmarks.tables.results import result_rows
 from ...metrics import metrics
-from .contract import Trainer
+from .contract import Trainer, start_of
 from .loop import TrainingState
 from .schema import JudgeTask, LoadedRecipe
 
@@ -226,6 +227,7 @@ def model_card(
         recipe.stop.keep == "best" and state.best is not None
     ) else "the last"  # fmt: skip
     lines = [
+        *_front_matter(loaded, name, scores),
         f"# {name}",
         "",
         *([recipe.description, ""] if recipe.description else []),
@@ -245,6 +247,34 @@ def model_card(
         *loaded.choices(),
     ]
     return "\n".join(lines)
+
+
+def _front_matter(loaded: LoadedRecipe, name: str, scores: Sequence[Row]) -> list[str]:
+    """Return the lines that the hub reads: the base model, and the values after the training."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    start = start_of(loaded.recipe)
+    is_on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", start.source) and not Path(start.source).exists()
+    task = "zero-shot-image-classification" if start.role == "encoder" else "image-to-text"
+    results = [
+        EvalResult(
+            task_type=task,
+            dataset_type=row["task"],
+            dataset_name=row["task"],
+            metric_type=row["metric"],
+            metric_name=" ".join(filter(None, (row["metric"], row["statistic"]))),
+            metric_value=row["after"]["value"],
+        )
+        for row in scores
+        if row["after"]["value"] is not None
+    ]
+    card = ModelCardData(
+        base_model=start.source if is_on_hub else None,
+        model_name=name,
+        tags=["capbench", loaded.recipe.recipe],
+        eval_results=results or None,
+    )
+    return ["---", card.to_yaml(), "---", ""]
 
 
 def _reward(rewarded: Sequence[RewardPart], scores: Sequence[Row]) -> list[str]:

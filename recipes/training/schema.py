@@ -371,8 +371,18 @@ class Loaded(Generic[_D]):
 
     def choices(self) -> list[str]:
         """Return the lines of a report on the choices; empty without any."""
-        lines = [f"- `{key}`: {why}" for key, why in self.document.choices.items()]
+        lines = [f"- `{key}`: {self._set_here(key) or why}" for key, why in self.document.choices.items()]
         return ["Choices that the paper leaves open:", "", *lines, ""] if lines else []
+
+    def _set_here(self, keys: str) -> str:
+        """Return what ``--set`` made of keys, or of parts of them; empty where it changed none."""
+        parts = keys.split(", ")
+        values = (
+            f"{name}={value}"
+            for name, value in self.changed.items()
+            if any(f"{name}.".startswith(f"{part}.") or f"{part}.".startswith(f"{name}.") for part in parts)
+        )
+        return ", ".join(f"`--set {value}`" for value in values)
 
     def folder_of(self, *keys: str) -> Path:
         """Return the base folder of a key's paths: that of its file, or the current one if ``--set`` gave it."""

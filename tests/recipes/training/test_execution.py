@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import ModelCard
 from safetensors import safe_open
 from tiny_recipes import call_of
 
@@ -28,18 +29,21 @@ JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 8}]
 def test_recipe_becomes_a_model_with_a_card_that_tasks_judged(recipe_file, tmp_path, capsys):
     file = recipe_file(
         lora={"kind": "pac"}, result="pac", objective={"batch": 4, "further_images": 0.1}, judge=JUDGE,
-        description="A tiny one.", choices={"optimiser.rate": "some rate"},
+        description="A tiny one.", choices={"optimiser.rate": "some rate", "data, seed": "another seed"},
     )  # fmt: skip
     out = tmp_path / "out"
     assert main(["train", str(file), "--output", str(out), "--device", "cpu", "--set", "seed=7"]) == 0
     printed = capsys.readouterr()
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card in printed.out
-    for part in ("A tiny one.", "--set seed=7", "Seed 7", "12 images", "`optimiser.rate`: some rate", "4 in "):
+    choices = ("`optimiser.rate`: some rate", "`data, seed`: `--set seed=7`")
+    for part in ("A tiny one.", "bench train", "Seed 7", "12 images", *choices, "4 in "):
         assert part in card
     assert "step 4 of 4: loss " in printed.err
     (score,) = json.loads((out / "scores.json").read_text(encoding="utf-8"))
     assert (score["task"], score["metric"], score["n"]) == ("shapes_foil", "clip_s → pac_s", 8)
+    (of_hub,) = ModelCard(card).data.eval_results
+    assert (of_hub.dataset_type, of_hub.metric_value) == ("shapes_foil", score["after"]["value"])
     assert f"| shapes_foil | clip_s → pac_s | accuracy | {score['before']['value']:.3f} [" in card
     run = capbench.evaluate(
         str(out), ["shapes_foil"], metrics=["pac_s"], limit=8, model_args={"device": "cpu"}, output_path=None

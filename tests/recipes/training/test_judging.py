@@ -131,7 +131,8 @@ def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_tol
         load_recipe(str(file))
     file.write_text(text + "lora: none\n", encoding="utf-8")
     card = card_of(load_recipe(str(file)))
-    assert card.startswith("# x\n\n    bench train 'of mine.yaml'\n    bench run --model x ")
+    head = "---\nmodel_name: x\ntags:\n- capbench\n- mine\n---\n\n# x\n\n"
+    assert card.startswith(f"{head}    bench train 'of mine.yaml'\n    bench run --model x ")
 
 
 def test_card_of_an_encoder_has_no_changes_and_one_without_judges_says_so(both: dict[str, list[JudgedRun]]):
