@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hub_server import served_hub
@@ -38,36 +37,31 @@ def command(alias: str) -> list[str]:
     return ["run", "--model", alias, "--task", *asked, "--limit", "4", "--output_path", f"runs/{alias}"]
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory, made_once: MadeOnce) -> dict[str, Any]:
-    """Each alias to exit code, output and errors of its command; a process for all, as torch takes long to import."""
-    folder = tmp_path_factory.mktemp("families")
-    with served_hub(folder / "on_the_hub") as hub:
+@pytest.mark.parametrize("aliases", [list(MAKE)[::2], list(MAKE)[1::2]], ids=["one half", "the other"])
+def test_families_run_from_the_hub(aliases: list[str], tmp_path: Path, made_once: MadeOnce, subtests: pytest.Subtests):
+    """A process for many, as torch takes long to import."""
+    with served_hub(tmp_path / "on_the_hub") as hub:
         architectures: list[str] = []
-        for alias in MAKE:
+        for alias in aliases:
             spec = list_aliases()[alias]
             place = made_once(f"family_{alias}", MAKE[alias])
             if alias in ENCODERS:
                 config = json.loads((place / "open_clip_config.json").read_text())["model_cfg"]
-                file = folder / f"{spec.arguments['architecture']}.json"
+                file = tmp_path / f"{spec.arguments['architecture']}.json"
                 file.write_text(json.dumps(config))
                 architectures.append(str(file))
                 if tokenizer := config["text_cfg"].get("hf_tokenizer_name"):
                     hub.add(tokenizer, place)
             hub.add(spec.source, place, branch=spec.arguments.get("revision", "main"))
-        asked = {"architectures": architectures, "calls": [command(alias) for alias in MAKE]}
-        environment = hub.environment(folder / "home", BENCH_CACHE=str(folder / "cache"))
+        asked = {"architectures": architectures, "calls": [command(alias) for alias in aliases]}
+        environment = hub.environment(tmp_path / "home", BENCH_CACHE=str(tmp_path / "cache"))
         done = subprocess.run(
-            [sys.executable, Path(__file__).with_name("several_calls.py")], input=json.dumps(asked), cwd=folder,
+            [sys.executable, Path(__file__).with_name("several_calls.py")], input=json.dumps(asked), cwd=tmp_path,
             capture_output=True, text=True, env=environment, timeout=600,
         )  # fmt: skip
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == len(MAKE), done.stderr
-    return dict(zip(MAKE, results, strict=True))
-
-
-@pytest.mark.parametrize("alias", MAKE)
-def test_family_runs_from_the_hub(alias: str, ended: dict[str, Any]):
-    code, out, err = ended[alias]
-    assert code == 0, out + err
-    assert alias in out
+    assert len(results) == len(aliases), done.stderr
+    for alias, (code, out, err) in zip(aliases, results, strict=True):
+        with subtests.test(alias):
+            assert code == 0, out + err
+            assert alias in out
