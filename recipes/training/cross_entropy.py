@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -144,9 +145,14 @@ class CrossEntropyTrainer(CaptionerTrainer):
                 "Name another folder with --output, or remove this one.",
             )
         if self.processes.is_first:
+            # What a killed process did not write to its end, the library would count among its checkpoints.
+            for unfinished in (folder / CHECKPOINTS).glob("checkpoint-*"):
+                if not (unfinished / WHOLE).is_file():
+                    shutil.rmtree(unfinished)
             # Lines of later steps are from a killed process.
             kept = [line for line in read_history(folder) if line["step"] <= state.step]
             write_whole(folder / FILE, "".join(json.dumps(line) + "\n" for line in kept))
+        self.processes.wait()
         steps = state.step if state.ended else steps_of(self.recipe, self)
         reporter = _Told(self, folder, fingerprint, steps_of(self.recipe, self), on_step)
         stop, validation = self.recipe.stop, self._fixed.draw(self.validation, None)

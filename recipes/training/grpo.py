@@ -110,7 +110,9 @@ class GrpoTrainer(CaptionerTrainer):
         checkpoints.mkdir(exist_ok=True)
         write_whole(mark, fingerprint)
         terms = _TERMS | {name: name for name in (*self._rewards.names, _UNSCORED)}
-        saved = max(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+        # The last file of a checkpoint that was written to its end.
+        states = checkpoints.glob("checkpoint-*/trainer_state.json")
+        saved = max((path.parent for path in states), key=lambda path: int(path.name.rpartition("-")[2]), default=None)
         steps = steps_of(self.recipe, self)
         rows = Dataset.from_dict({"row": range(len(self.rows.rows))})
         model: Any = self._peft or self.module
