@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..access import Request
     from ..benchmarks.scale.executors import Executor
     from ..recipes.data_synthesis.contract import StageFacts
-    from ..recipes.training.loop import StepReport
+    from ..recipes.training.history import StepReport
 
 _SECONDS = 5.0
 """Between two lines of a training's progress."""

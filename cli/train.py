@@ -27,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="where the result goes")
     parser.add_argument("--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one")
     parser.add_argument("--no_judge", action="store_true", help="train alone: no task judges the model")
+    parser.add_argument(
+        "--log_to", choices=("wandb", "trackio", "tensorboard"), help="also log the history of the training there"
+    )
     add_options(parser, *TASK, *PERMISSIONS, "--store")
 
 
@@ -42,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         return print_recipes(list_recipes(), lambda path: load_recipe(path).recipe.description)
     recipe, folder = recipe_of(options, "--output FOLDER is missing")
     loaded, processes = load_recipe(recipe, options.set), TrainingProcesses(options.device)
-    call = TrainingCall(loaded, processes, progress=bars(), **task_settings(options))
+    call = TrainingCall(loaded, processes, progress=bars(), log_to=options.log_to, **task_settings(options))
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call, judge=not options.no_judge), 20)
     shared: dict[str, Any] = {"store": options.store, "allow_outside": options.allow_outside}

@@ -15,7 +15,7 @@ import torch
 from capbench.adapters.aliases import resolve_model
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened
-from capbench.recipes.training.loop import clipped_norm, optimiser_of, take_step
+from capbench.recipes.training.optimisation import clipped_norm, optimiser_of, take_step
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 

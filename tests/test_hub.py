@@ -10,7 +10,7 @@ import pytest
 from counting_server import Listener
 from hub_cache import COMMIT, arrive
 from hub_server import Hub, served_hub
-from huggingface_hub import HfApi, constants
+from huggingface_hub import constants
 from tiny_lvlm import make_tiny_llava
 
 from capbench.adapters.aliases import resolve_model
@@ -29,7 +29,7 @@ def known_as_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + paths)
         monkeypatch.setattr(constants, "ENDPOINT", address)
         # transformers asks for folders by an object that keeps the address of its first hub.
-        monkeypatch.setattr("transformers.utils.hub.hf_api", HfApi)
+        monkeypatch.setattr("transformers.utils.hub._hf_api", None)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")

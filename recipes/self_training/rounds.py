@@ -23,8 +23,8 @@ from ..data_synthesis.synthesis import RecipeCall, SynthesisCall
 from ..data_synthesis.writing import claim
 from ..training import execution as training
 from ..training.contract import TrainingCall, start_of, with_start
+from ..training.history import StepReport
 from ..training.judging import JudgedRun, judged, require_judges
-from ..training.loop import StepReport
 from ..training.processes import TrainingProcesses
 from .report import LoopTurn, write_report
 from .schema import LoadedLoop
@@ -212,46 +212,56 @@ def run_loop(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporter
         BenchError: See ``dry_run``; or a part failed.
     """
     loop = call.loaded.loop
-    if call.processes.count > 1:
-        raise UsageError(
-            f"a loop runs in one process, not in {call.processes.count}",
-            "Start it without accelerate; --processes and --engine distribute data synthesis.",
-        )
+    is_first = call.processes.is_first
     mark = json.dumps({"loop": loop.loop, "fingerprint": call.loaded.fingerprint()})
-    claim(output, MARK, mark, "loop")
     folders = [output / f"turn-{number}" for number in range(loop.turns + 1)]
-    if not all((folder / FINISHED).is_file() for folder in folders):
-        for _ in dry_run(call):
-            pass
+    if is_first:
+        claim(output, MARK, mark, "loop")
+        if not all((folder / FINISHED).is_file() for folder in folders):
+            for _ in dry_run(call):
+                pass
     turns: list[LoopTurn] = []
     captioner = loop.captioner
     with permit(with_start(start_of(call.loaded.recipe().recipe))):
         for number, folder in enumerate(folders):
+            call.processes.wait()
             is_left = not (folder / FINISHED).is_file()
             if is_left:
                 _run_turn(call, captioner, folder, f"turn {number} of {loop.turns}", reporter)
             captioner = str(folder) if number else captioner
+            call.processes.wait()
             turns.append(_finished(call, folder, number))
-            if is_left or number == loop.turns:
+            if is_first and (is_left or number == loop.turns):
                 write_report(call.loaded, turns, output)
     return turns
 
 
 def _run_turn(call: LoopCall, captioner: str, folder: Path, name: str, reporter: LoopReporter) -> None:
-    """Run a turn: synthesis, training and evaluation; an interrupted turn is resumed."""
+    """Run a turn: synthesis, training and evaluation; an interrupted turn is resumed.
+
+    All processes train; the first makes data and evaluates.
+    """
     rows, remarks = 0, list[str]()
-    if folder.name != "turn-0":
+
+    def made() -> tuple[Path, int]:
         reporter.turn(f"{name}: {captioner} makes data")
         report = synthesis.make(call.synthesis(captioner, folder.name), folder / DATA, reporter.stage)
         reporter.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
+        return report.result, len(report.rows)
+
+    trained_captioner = captioner
+    if folder.name != "turn-0":
+        result, rows = call.processes.of_first(made)
         # The rows name images that the pipeline was allowed to read; that permission ended with the pipeline.
-        images = (row.get("image") for row in read_rows(report.result) if not isinstance(row, BadRow))
-        seen = {(report.result.parent / image).parent for image in images if image is not None}
+        images = (row.get("image") for row in read_rows(result) if not isinstance(row, BadRow))
+        seen = {(result.parent / image).parent for image in images if image is not None}
         with permit(Permissions(folders=tuple(sorted(seen)))):
-            trained = training.run_recipe(call.training(report.result), folder, reporter.step, {}, judge=False)
-        rows, remarks, captioner = len(report.rows), trained.remarks, str(folder.absolute())
+            trained = training.run_recipe(call.training(result), folder, reporter.step, {}, judge=False)
+        remarks, trained_captioner = trained.remarks, str(folder.absolute())
+    if not call.processes.is_first:
+        return
     reporter.turn(f"{name}: evaluation")
-    runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())
+    runs = judged(call.loaded.loop.judge, resolve_model(trained_captioner), folder / RUNS, call.judging())
     judges = call.loaded.loop.judge
     finished = {
         "rows": rows,

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
 
 import torch
 
 from ...adapters import ImageHandle
-from ...adapters.contracts import TrainableCaptioner
+from ...adapters.contracts import TrainableCaptioner, Writing
 from ...adapters.images.reading import read_image
+from ...benchmarks.api import score
 from ...errors import UsageError
 from .contract import Trainer, TrainingCall
+from .rewards import RewardPart, require_inputs
 from .rows import Batches, TrainingRow
 from .schema import Positive, Strict
 from .towers import ImageReader, Inputs
 
 _MOST_KEPT = 2 << 30
 """Size of the cache of vision features in bytes."""
-_S = TypeVar("_S", bound="CaptionerSettings")
+
+
+@dataclass(frozen=True)
+class _Crop:
+    """A crop of an image, encoded when it is read; see ``EncodedImage``."""
+
+    image: ImageHandle
+
+    def __str__(self) -> str:
+        return self.image.name
+
+    def read_bytes(self) -> bytes:
+        encoded = io.BytesIO()
+        read_image(self.image).image.save(encoded, "png")
+        return encoded.getvalue()
 
 
 class CaptionerSettings(Strict):
@@ -63,6 +80,9 @@ class CaptionerTrainer(Trainer):
             )
         ids = [row.id for row in self.rows.rows]
         self.batches = Batches(ids, settings.batch, "random", self.recipe.seed)
+        for metric in self.recipe.measure.metrics:
+            part = RewardPart(metric=metric, encoder=self.recipe.measure.encoder)
+            require_inputs(part, self.validation, "measure.metrics")
         tower = self.trainable.tower
         is_frozen = tower is not None and not any(parameter.requires_grad for parameter in tower.parameters())
         # Features of a frozen tower are computed once per image, and cached.
@@ -73,6 +93,38 @@ class CaptionerTrainer(Trainer):
             lambda image: read_image(image).image.convert("RGB"),
             lambda images: (self.trainable.inputs(images, settings.prompt), {}),
         )
+
+    def measured(self) -> dict[str, float]:
+        """Return the metrics of the captions that greedy search writes; see ``Trainer.measured``."""
+        from accelerate.utils import gather_object
+
+        wanted = self.recipe.measure
+        if not wanted.metrics:
+            return {}
+        self.module.eval()
+        rows = self.processes.share(self.validation)
+        greedy, texts = Writing(1, False, self._shared.tokens), list[str]()
+        with torch.no_grad(), self.lower():
+            for piece, _ in self.pieces(rows):
+                texts += self.trainable.texts(self.trainable.write_captions(self.inputs(piece), greedy))
+        written: dict[str, str] = dict(gather_object(list(zip((row.id for row in rows), texts, strict=True))))
+        if not any(any(map(str.isalnum, text)) for text in written.values()):
+            # Such as a captioner at its very beginning writes.
+            return dict.fromkeys(wanted.metrics, float("nan"))
+        scores = score(
+            [
+                {
+                    "id": row.id,
+                    "caption": written[row.id],
+                    "references": list(row.captions),
+                    "image": row.image.source if row.image.box is None else _Crop(row.image),
+                }
+                for row in self.validation
+            ],
+            wanted.metrics,
+            model=wanted.encoder,
+        )
+        return {name: float("nan") if value is None else value for name, value in scores.system.items()}
 
     def pieces(
         self, rows: Sequence[TrainingRow], written: Sequence[list[int]] = ()

@@ -15,9 +15,11 @@ from ...adapters.checkpoints import first_line
 from ...adapters.contracts import Alias, TrainableEncoder, TrainableModel
 from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
+from ...metrics import metrics
 from ...permissions import Permissions
 from ...progress import Progress, silent
 from ...registry import Registry
+from .history import History, Tracker, TrackerName
 from .processes import TrainingProcesses
 from .rows import Batches, Rows, TrainingRow, read_source
 from .schema import LoadedRecipe, Lora, Recipe, list_recipes
@@ -25,7 +27,8 @@ from .schema import LoadedRecipe, Lora, Recipe, list_recipes
 if TYPE_CHECKING:
     import torch
 
-    from .loop import StepReport, TrainingState
+    from .checkpoints import TrainingState
+    from .history import StepReport
     from .pac_lora import PacLora
     from .rewards import RewardPart
 
@@ -71,6 +74,7 @@ class TrainingCall:
         include_path: Folders with user-defined task files.
         allow_outside: Additional folders whose files tasks may read.
         progress: Returns a reporter of (done, total) for a named step.
+        log_to: The tracker of experiments that gets the history, too.
     """
 
     loaded: LoadedRecipe
@@ -79,6 +83,7 @@ class TrainingCall:
     include_path: Sequence[str | Path] = ()
     allow_outside: Sequence[str | Path] = ()
     progress: Progress = silent
+    log_to: TrackerName | None = None
 
 
 class Trainer(ABC):
@@ -110,7 +115,7 @@ class Trainer(ABC):
     """The metrics that are the reward; empty without one."""
 
     def __init__(self, call: TrainingCall) -> None:
-        self.recipe, self.processes = call.loaded.recipe, call.processes
+        self.recipe, self.processes, self._log_to = call.loaded.recipe, call.processes, call.log_to
         self.rows = self.usable(read_source(call, self.recipe.data, "data"))
         self.validation: Sequence[TrainingRow] = []
         if source := self.recipe.data.validation:
@@ -137,6 +142,53 @@ class Trainer(ABC):
             TrainingError: The folder holds another training, or the loss or the gradients are not finite.
             BenchError: An input cannot be read.
         """
+
+    def measured(self) -> dict[str, float]:
+        """Return the values of ``measure.metrics`` on the validation rows, over all processes, without gradients.
+
+        NaN where a metric has no value.
+
+        Raises:
+            BenchError: A metric cannot be computed.
+        """
+        return {}
+
+    @property
+    def watches_higher(self) -> bool:
+        """Whether higher is better of what the stop rule watches."""
+        if self.recipe.stop.watch is None:
+            return False
+        name = self.recipe.stop.watch.partition("[")[0]
+        return name not in metrics or metrics[name].higher_is_better
+
+    def stalled(self, steps: int) -> str:
+        """Return the sentence that ends a training in which no value has been better for some steps."""
+        compared = "higher" if self.watches_higher else "lower"
+        return f"the {self.recipe.stop.in_words} was not {compared} for {steps} steps"
+
+    @property
+    def steps(self) -> int:
+        """The maximum number of steps."""
+        if self.recipe.stop.steps is not None:
+            return self.recipe.stop.steps
+        return max(round((self.recipe.stop.epochs or 0) * self.batches.in_an_epoch), 1)
+
+    @property
+    def every(self) -> int:
+        """Number of steps between checkpoints and between validations."""
+        return self.recipe.stop.every or max(self.batches.in_an_epoch // 3, 1)
+
+    def history(self, folder: Path, after: int) -> History:
+        """Return the history of the training in a folder, from a number of completed steps on.
+
+        Raises:
+            BenchError: The tracker that the call names is missing, or refuses.
+        """
+        is_first = self.processes.is_first
+        tracker = (
+            Tracker(self._log_to, folder, self.recipe.model_dump(mode="json")) if self._log_to and is_first else None
+        )
+        return History(folder, after, is_first, tracker)
 
     @abstractmethod
     def memory(self) -> dict[str, int]:

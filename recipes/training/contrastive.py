@@ -6,14 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
-from pydantic import AfterValidator, Field
+from PIL import Image
+from pydantic import AfterValidator, Field, model_validator
 from torch.nn.functional import cross_entropy, normalize, softplus
 
+from ...adapters import ImageHandle
 from ...adapters.contracts import TrainableEncoder
 from ...adapters.encoders.open_clip_transform import open_clip_transform
-from ...adapters.images.transforms import ImageTransform
+from ...adapters.images.reading import read_image
+from ...adapters.images.transforms import ImageTransform, Prepared
 from ...errors import UsageError
+from .augmentation import RandomView, random_crop
 from .contract import VALIDATION_SEED, TrainingCall
 from .loop import SteppedTrainer
 from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, no_rows
@@ -21,6 +26,7 @@ from .schema import Positive, Recipe, Share, Strict
 from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
 
 Pooling = Literal["average", "hardest", "hardest_released"]
+AreaShare = Annotated[float, Field(gt=0, le=1)]
 NegativesLoss = Literal["none", "bce", "negclip", "pairwise"]
 
 
@@ -153,6 +159,20 @@ class ContrastiveSettings(Strict):
     """τ, or the model's own, which is trained where its logit scale is."""
     prompt: str = ""
     """A prefix of each caption."""
+    similar: bool = False
+    """Whether each row with ``similar`` brings one of them, an image like its own, with its texts: NegCLIP's hard
+    images, which ``batch`` does not count."""
+    crop: tuple[AreaShare, AreaShare] | None = None
+    """The least and the greatest share of an image's area that a random crop keeps, which is resized to a square; by
+    default images are those of evaluation. See ``random_crop``."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> ContrastiveSettings:
+        if self.similar and self.each_caption:
+            raise ValueError("'similar' names rows, and does not go with 'each_caption', which makes others of them")
+        if self.crop and self.crop[0] > self.crop[1]:
+            raise ValueError("crop: the least share exceeds the greatest")
+        return self
 
 
 class ContrastiveTrainer(SteppedTrainer):
@@ -177,19 +197,22 @@ class ContrastiveTrainer(SteppedTrainer):
             TrainableEncoder, "is not a dual encoder.", "The contrastive trainer requires one."
         )
         self._scale = self._scale_of(self._trainable, self.name)
+        self._ks = {name: _places(name) for name in self.recipe.measure.metrics}
         transform = _transform(self.recipe, self._trainable)
-        self._reader = ImageReader(transform.read, transform.collate)
+        self._size = _size(transform) if self._settings.crop else 0
+        self._reader = ImageReader(lambda image: self._prepared(transform, image), transform.collate)
         self.batches = self._batches_of(self.rows.rows, self.recipe.seed)
         if self.validation:
             self._watched = self._batches_of(self.validation, VALIDATION_SEED)
         self._drawing = self._drawing_of(self.recipe.seed)
+        self._by_id = {row.id: row for row in self.rows.rows}
 
     def backward(self, step: int) -> dict[str, float]:
         """Add the gradients of a step; see ``Trainer.backward``."""
         drawn = self._drawn(step)
         self.module.train()
-        encodings = self._encode(drawn, step)
-        self._reader.ask(self.processes.part(self._drawn(step + 1).images))
+        encodings = self._encode(drawn, step, self._views(drawn, step))
+        self._reader.ask(self.processes.part(self._views(self._drawn(step + 1), step + 1)))
         (images, own_images), (texts, own_texts) = self._gathered(drawn, encodings)
         scale = self._scale()
         held = scale.detach().requires_grad_(scale.requires_grad)
@@ -210,9 +233,25 @@ class ContrastiveTrainer(SteppedTrainer):
         with torch.no_grad():
             for batch in range(self._watched.in_an_epoch):
                 drawn = drawing.draw([self.validation[at] for at in self._watched.rows(batch)], None)
-                (images, _), (texts, _) = self._gathered(drawn, self._encode(drawn, batch))
+                (images, _), (texts, _) = self._gathered(drawn, self._encode(drawn, batch, drawn.images))
                 losses.append(self._losses(drawn, images, texts, self._scale())["loss"].item())
         return sum(losses) / len(losses)
+
+    def measured(self) -> dict[str, float]:
+        """Return ``recall@K`` among all validation rows, whose first captions count; see ``Trainer.measured``."""
+        if not self._ks:
+            return {}
+        self.module.eval()
+        drawing, size = self._drawing_of(VALIDATION_SEED), self._settings.batch
+        images, texts = list[torch.Tensor](), list[torch.Tensor]()
+        with torch.no_grad():
+            for start in range(0, len(self.validation), size):
+                drawn = drawing.draw(self.validation[start : start + size], None)
+                (seen, _), (read, _) = self._gathered(drawn, self._encode(drawn, start, drawn.images))
+                images.append(normalize(seen[: len(drawn.rows)], dim=1))
+                texts.append(normalize(read[: len(drawn.rows) * drawn.captions : drawn.captions], dim=1))
+        similarities = torch.cat(images) @ torch.cat(texts).T
+        return {name: recall(similarities, places) for name, places in self._ks.items()}
 
     def memory(self) -> dict[str, int]:
         """Return the memory of one piece of a step; see ``Trainer.memory``."""
@@ -232,6 +271,7 @@ class ContrastiveTrainer(SteppedTrainer):
             ("further_images", settings.further_images, "objective.further_images"),
             ("further_captions", settings.further_texts, "objective.further_texts"),
             ("negatives", settings.negatives != "none", "objective.negatives"),
+            ("similar", settings.similar, "objective.similar"),
         ):
             if weight and not any(getattr(row, kind) for row in rows.rows):
                 raise UsageError(f"{key} needs {kind}, but no row has any.", "Add them to the data, or remove the key.")
@@ -260,7 +300,17 @@ class ContrastiveTrainer(SteppedTrainer):
             ]
         few = [row for row in chosen if len(row.captions) < settings.captions]
         left_out |= {row.id: f"has {len(row.captions)} captions of {settings.captions}" for row in few}
-        return Rows([row for row in chosen if len(row.captions) >= settings.captions], left_out)
+        chosen = [row for row in chosen if len(row.captions) >= settings.captions]
+        if settings.similar:
+            ids = {row.id for row in chosen}
+            left_out |= {
+                f"{row.id}, similar": f"'{name}' is no row that can be used"
+                for row in chosen
+                for name in row.similar
+                if name not in ids
+            }
+            chosen = [replace(row, similar=tuple(name for name in row.similar if name in ids)) for row in chosen]
+        return Rows(chosen, left_out)
 
     def _batches_of(self, rows: Sequence[TrainingRow], seed: int) -> Batches:
         settings = self._settings
@@ -280,12 +330,29 @@ class ContrastiveTrainer(SteppedTrainer):
         )  # fmt: skip
 
     def _drawn(self, step: int) -> BatchSample:
-        return self._drawing.draw(self.rows_of(step), step)
+        rows = self.rows_of(step)
+        if self._settings.similar:
+            rows += [self._by_id[name] for name in self._drawing.similar(rows, step)]
+        return self._drawing.draw(rows, step)
 
-    def _encode(self, drawn: BatchSample, step: int) -> tuple[Encoding, Encoding]:
+    def _views(self, drawn: BatchSample, step: int) -> Sequence[ImageHandle]:
+        """Return the images of a step as it looks at them."""
+        if self._settings.crop is None:
+            return drawn.images
+        seed = self.recipe.seed
+        return [RandomView(image.source, image.box, (seed, step, at)) for at, image in enumerate(drawn.images)]
+
+    def _prepared(self, transform: ImageTransform, image: ImageHandle) -> Prepared:
+        if self._settings.crop is None or not isinstance(image, RandomView):
+            return transform.read(image)
+        read, rng = read_image(image), np.random.default_rng(image.seed)
+        cropped = random_crop(read.image.convert("RGB"), self._size, self._settings.crop, rng)
+        return replace(transform.of_frame(cropped), remarks=read.remarks, handle=image)
+
+    def _encode(self, drawn: BatchSample, step: int, views: Sequence[ImageHandle]) -> tuple[Encoding, Encoding]:
         """Encode this process' part of the images and of the texts."""
         part, piece = self.processes.part, self._settings.piece
-        images = self._reader.read(part(drawn.images), part(_ids(drawn)))
+        images = self._reader.read(part(views), part(_ids(drawn)))
         seeds = [(self.recipe.seed, step, kind, self.processes.number) for kind in (0, 1)]
         return (
             Encoding(self._trainable.encode_images, images, piece, self.lower, seeds[0]),
@@ -349,6 +416,37 @@ class ContrastiveTrainer(SteppedTrainer):
             parts["negatives"] = loss(pooled_positives(own, settings.pooling)[drawn.with_negative], false)
         total = torch.stack([weights[name] * value for name, value in parts.items()]).sum()
         return {"loss": total, **parts}
+
+
+def recall(similarities: torch.Tensor, places: int) -> float:
+    """Return the share of images and of texts that have the right partner among the nearest, the mean of both.
+
+    Args:
+        similarities: ``[n, n]``; the right partner is on the diagonal. Of equal ones the right one comes last.
+        places: How many are the nearest.
+    """
+    others = similarities.masked_fill(torch.eye(len(similarities), dtype=torch.bool, device=similarities.device), -9.0)
+    own = similarities.diagonal()
+    before = torch.stack([(others >= own[:, None]).sum(1), (others >= own[None]).sum(0)])
+    return (before < places).double().mean().item()
+
+
+def _places(metric: str) -> int:
+    name, _, places = metric.partition("@")
+    if name != "recall" or not places.isdecimal() or not int(places):
+        raise UsageError(
+            f"measure.metrics: '{metric}' is no metric of an encoder in training.", "Name such as recall@1 or recall@5."
+        )
+    return int(places)
+
+
+def _size(transform: ImageTransform) -> int:
+    """Return the pixels a side of the square that a model sees."""
+    inputs, _ = transform.collate([transform.of_frame(Image.new("RGB", (8, 8)))])
+    shapes = {tuple(value.shape[-2:]) for value in inputs.values() if value.ndim == 4}
+    if len(shapes) != 1 or len(sides := set(shapes.pop())) != 1:
+        raise UsageError("objective.crop: the model sees no squares.", "Remove the key.")
+    return sides.pop()
 
 
 def _ids(drawn: BatchSample) -> list[str]:

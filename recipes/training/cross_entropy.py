@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -19,18 +16,17 @@ from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...adapters.contracts import TrainableCaptioner
-from ...atomic_files import write_whole
-from ...errors import DataError, TrainingError, UsageError
+from ...errors import DataError, UsageError
 from .captioning import CaptionerSettings, CaptionerTrainer
+from .checkpoints import Checkpoints, TrainingState
 from .contract import VALIDATION_SEED, TrainingCall
-from .loop import FILE, StepReport, TrainingState, every, optimiser_of, rates_of, read_history, steps_of
+from .history import StepReport
+from .optimisation import optimiser_of, rates_of
+from .reporter import MEASURED, Reporter
 from .rows import BatchSampler, Rows, TrainingRow
 from .towers import saved_bytes
 
-CHECKPOINTS, WHOLE = "checkpoints", "capbench.json"
-"""The folder of checkpoints, and the file in each that is written last."""
 _IGNORED = -100
-_LOSS = "eval_of_tokens"
 _RECOMPUTED = {"use_reentrant": False}
 
 
@@ -96,6 +92,11 @@ class CrossEntropyTrainer(CaptionerTrainer):
                 f"{'process' if count == 1 else 'processes'}.",
                 "Set an objective.piece, or a number of processes, that divides it.",
             )
+        if settings.fsdp and call.loaded.recipe.measure.metrics:
+            raise UsageError(
+                "measure: a model that processes share (objective.fsdp) writes no captions while it is trained.",
+                "Remove measure.metrics, or objective.fsdp; low-rank factors (lora) need less memory, too.",
+            )
         self.is_split = settings.fsdp
         super().__init__(call, settings)
         self._drawing, self._fixed = (
@@ -138,52 +139,43 @@ class CrossEntropyTrainer(CaptionerTrainer):
 
     def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
         """Train by ``transformers.Trainer``; see ``Trainer.train``."""
-        checkpoint, state = _last_whole(folder / CHECKPOINTS)
-        if checkpoint is not None and state.fingerprint != fingerprint:
-            raise TrainingError(
-                f"{folder}: holds a training with another recipe or other data.",
-                "Name another folder with --output, or remove this one.",
-            )
-        if self.processes.is_first:
-            # What a killed process did not write to its end, the library would count among its checkpoints.
-            for unfinished in (folder / CHECKPOINTS).glob("checkpoint-*"):
-                if not (unfinished / WHOLE).is_file():
-                    shutil.rmtree(unfinished)
-            # Lines of later steps are from a killed process.
-            kept = [line for line in read_history(folder) if line["step"] <= state.step]
-            write_whole(folder / FILE, "".join(json.dumps(line) + "\n" for line in kept))
-        self.processes.wait()
-        steps = state.step if state.ended else steps_of(self.recipe, self)
-        reporter = _Told(self, folder, fingerprint, steps_of(self.recipe, self), on_step)
-        stop, validation = self.recipe.stop, self._fixed.draw(self.validation, None)
+        checkpoints = Checkpoints(folder, fingerprint, self.processes)
+        last, state = checkpoints.last, checkpoints.state
+        with self.history(folder, state.step) as history:
+            trainer = self._library_trainer(checkpoints, Reporter(self, history, checkpoints, on_step, {}))
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        if trainer.is_fsdp_enabled:
+            weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+            if self.processes.is_first:
+                self.load_trainable(TrainableCaptioner, "", "")
+                self._model.load_state_dict(weights)
+        return checkpoints.state
+
+    def _library_trainer(self, checkpoints: Checkpoints, reporter: Reporter) -> _LibraryTrainer:
+        state, stop = checkpoints.state, self.recipe.stop
+        steps = state.step if state.ended else self.steps
+        validation = self._fixed.draw(self.validation, None)
         callbacks: list[transformers.TrainerCallback] = [reporter]
         if stop.patience is not None:
-            evaluations = math.ceil(stop.patience / every(self.recipe, self))
-            callbacks.insert(0, transformers.EarlyStoppingCallback(evaluations))
+            callbacks.insert(0, transformers.EarlyStoppingCallback(math.ceil(stop.patience / self.every)))
         trainer = _LibraryTrainer(
             self,
             model=self._model,
-            args=self._arguments(folder / CHECKPOINTS, steps),
+            args=self._arguments(checkpoints.folder, steps),
             train_dataset=self._examples(steps),
             eval_dataset=_Examples(
                 len(validation.rows), max(len(validation.rows), 1), lambda _: (validation.rows, validation.texts)
             ),
             data_collator=self._collated,
             compute_loss_func=self._mean,
-            compute_metrics=lambda result: {"of_tokens": -result.predictions[result.label_ids != _IGNORED].mean()},
+            compute_metrics=self._validated,
             preprocess_logits_for_metrics=self._of_tokens,
             callbacks=callbacks,
         )
         trainer.remove_callback(transformers.PrinterCallback)
         if self._settings.checkpointing and not trainer.is_fsdp_enabled:
             self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyright: ignore[reportCallIssue]
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        if trainer.is_fsdp_enabled:
-            weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-            if self.processes.is_first:
-                self.load_trainable(TrainableCaptioner, "", "")
-                self._model.load_state_dict(weights)
-        return reporter.state if reporter.state.step else state
+        return trainer
 
     @property
     def _model(self) -> Any:
@@ -212,6 +204,10 @@ class CrossEntropyTrainer(CaptionerTrainer):
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
         chosen = self.trainable.chosen(logits, labels[:, 1:].clamp(min=0))
         return torch.nn.functional.pad(chosen, (1, 0)).masked_fill(labels == _IGNORED, 0.0)
+
+    def _validated(self, result: transformers.EvalPrediction) -> dict[str, float]:
+        log_probs: Any = result.predictions
+        return {"validation_loss": -log_probs[result.label_ids != _IGNORED].mean(), **self.measured()}
 
     def _summed(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return -self._of_tokens(logits, labels).sum()
@@ -248,13 +244,13 @@ class CrossEntropyTrainer(CaptionerTrainer):
             else None,
             ddp_find_unused_parameters=False,
             eval_strategy="steps" if is_watched else "no",
-            eval_steps=every(recipe, self),
-            save_steps=every(recipe, self),
+            eval_steps=self.every,
+            save_steps=self.every,
             # The one before the last is there until the last is whole.
             save_total_limit=2,
             load_best_model_at_end=keeps_best,
-            metric_for_best_model=_LOSS if is_watched else None,
-            greater_is_better=False,
+            metric_for_best_model=MEASURED + recipe.stop.watched if is_watched else None,
+            greater_is_better=self.watches_higher,
             logging_steps=1,
             logging_nan_inf_filter=False,
             disable_tqdm=True,
@@ -291,85 +287,7 @@ class _LibraryTrainer(transformers.Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LambdaLR:
         """Return the recipe's schedule; see ``transformers.Trainer.create_scheduler``."""
-        recipe, steps = self._own.recipe, steps_of(self._own.recipe, self._own)
-
-        rate = rates_of(steps, recipe.optimiser, recipe.schedule)
+        recipe = self._own.recipe
+        rate = rates_of(self._own.steps, recipe.optimiser, recipe.schedule)
         self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda step: rate(step) / recipe.optimiser.rate)
         return self.lr_scheduler
-
-
-class _Told(transformers.TrainerCallback):
-    """Writes the history, tells of steps, and marks checkpoints that are whole."""
-
-    def __init__(
-        self,
-        own: CrossEntropyTrainer,
-        folder: Path,
-        fingerprint: str,
-        steps: int,
-        on_step: Callable[[StepReport], object],
-    ) -> None:
-        self._own, self._folder, self._steps, self._on_step = own, folder, steps, on_step
-        self._began = self._first = 0.0
-        self.state = TrainingState(fingerprint)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clock."""
-        self._began = self._last = time.monotonic()
-        self._first = state.global_step
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] = {}, **kwargs: Any) -> None:
-        """Add a line to the history.
-
-        Raises:
-            TrainingError: The loss or the gradients are not finite.
-        """
-        step = state.global_step
-        if _LOSS in logs:
-            self._note({"step": step, "validation_loss": logs[_LOSS]}, logs[_LOSS], "validation loss")
-        elif "loss" in logs:
-            now = time.monotonic()
-            line = {"step": step, "loss": logs["loss"], "rate": logs["learning_rate"]}
-            line |= {"gradient_norm": logs["grad_norm"], "seconds": round(now - self._last, 4)}
-            self._last = now
-            self._note(line, logs["loss"] + logs["grad_norm"], "loss or the norm of the gradients")
-            done = step - self._first
-            left = (now - self._began) / done * (self._steps - step) if done > 1 else None
-            self._on_step(StepReport(step, self._steps, line["loss"], line["rate"], left))
-
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Mark a checkpoint as whole."""
-        step, best = state.global_step, state.best_global_step or 0
-        ended = "all steps were taken" if step >= self._steps else ""
-        if not ended and control.should_training_stop:
-            ended = f"the validation loss was not lower for {step - best} steps"
-        self.state = TrainingState(self.state.fingerprint, step, state.best_metric, best, ended)
-        if self._own.processes.is_first:
-            write_whole(self._folder / CHECKPOINTS / f"checkpoint-{step}" / WHOLE, json.dumps(asdict(self.state)))
-
-    def _note(self, line: Mapping[str, float], value: float, name: str) -> None:
-        step = int(line["step"])
-        if not math.isfinite(value):
-            ids = self._own.ids(step - 1)
-            raise TrainingError(
-                f"step {step}: the {name} is {value}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}.",
-                "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'.",
-            )
-        if self._own.processes.is_first:
-            with (self._folder / FILE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-
-
-def _last_whole(folder: Path) -> tuple[Path | None, TrainingState]:
-    """Return the last checkpoint that was written to its end, and its state.
-
-    Raises:
-        TrainingError: It is damaged.
-    """
-    marks = sorted(folder.glob(f"checkpoint-*/{WHOLE}"), key=lambda mark: int(mark.parent.name.rpartition("-")[2]))
-    if not marks:
-        return None, TrainingState("")
-    try:
-        return marks[-1].parent, TrainingState(**json.loads(marks[-1].read_text(encoding="utf-8")))
-    except (TypeError, ValueError) as error:
-        raise TrainingError(f"{marks[-1]}: not a valid checkpoint: {error}", f"Remove {marks[-1].parent}.") from error

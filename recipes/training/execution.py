@@ -18,8 +18,8 @@ from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, wri
 from ...errors import UsageError
 from ...permissions import permit, runs_code
 from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers, with_start
+from .history import StepReport, draw_history, read_history
 from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
-from .loop import StepReport, draw_history, every, read_history, steps_of
 
 SCORES, SENSITIVITY, CARD, RECIPE = "scores.json", "noticed.json", "README.md", "recipe.json"
 _FLOAT = 4
@@ -90,15 +90,15 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     rows += [(kind, f"{count:,}") for kind, count in trainer.rows.counts().items()]
     rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
     rows += [
-        ("steps", f"{steps_of(recipe, trainer):,} at most; {trainer.batches.in_an_epoch:,} per epoch"),
-        ("checkpoints", f"every {every(recipe, trainer):,} steps"),
+        ("steps", f"{trainer.steps:,} at most; {trainer.batches.in_an_epoch:,} per epoch"),
+        ("checkpoints", f"every {trainer.every:,} steps"),
         ("trained", f"{numbers:,} of {model:,} parameters ({numbers / model:.2%})"),
         ("memory", ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in held.items())),
         ("each GPU needs", f"{needed / 1e9:,.1f} GB" + (f", split over {parts}" if trainer.is_split else "")),
         ("judged by", ", ".join(dict.fromkeys(judge.task for judge in judges)) or "no task"),
     ]
     if (work := trainer.work()) is not None:
-        hours = steps_of(recipe, trainer) * work / (_USED * _PEAK[recipe.precision]) / 3600
+        hours = trainer.steps * work / (_USED * _PEAK[recipe.precision]) / 3600
         label = f"at {_USED:.0%} of an H100's {_PEAK[recipe.precision] / 1e12:,.0f} TFLOP/s"
         rows.insert(-1, ("GPU-hours", f"{hours:,.2f} {label}"))
     return rows

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from ...adapters.images.reading import read_image
-from ...atomic_files import write_whole
-from ...errors import TrainingError, UsageError, extra
+from ...errors import UsageError, extra
 from .captioning import CaptionerSettings, CaptionerTrainer
+from .checkpoints import Checkpoints, TrainingState
 from .contract import TrainingCall
-from .loop import FILE, StepReport, TrainingState, every, optimiser_of, rates_of, read_history, steps_of
+from .history import StepReport
+from .optimisation import optimiser_of, rates_of
 from .rewards import RewardParts, Rewards
 from .rows import TrainingRow
 from .schema import Positive, Share
 
-if TYPE_CHECKING:
-    from transformers import TrainerCallback
-
-_CHECKPOINTS, _FINGERPRINT = "checkpoints", "fingerprint"
-_TERMS = {"reward": "reward", "completions/mean_length": "tokens", "kl": "kl", "grad_norm": "gradient_norm"}
+_TERMS = {"reward": "reward", "completions/mean_length": "tokens", "kl": "kl"}
 """Numbers of TRL's log, and their names in the history."""
 _UNSCORED = "unscored"
 
@@ -100,39 +96,31 @@ class GrpoTrainer(CaptionerTrainer):
         from transformers.trainer_callback import PrinterCallback
         from trl.trainer.grpo_trainer import GRPOTrainer
 
-        checkpoints = folder / _CHECKPOINTS
-        mark = checkpoints / _FINGERPRINT
-        if mark.is_file() and mark.read_text(encoding="utf-8") != fingerprint:
-            raise TrainingError(
-                f"{folder}: holds a training with another recipe or other data.",
-                "Name another folder with --output, or remove this one.",
-            )
-        checkpoints.mkdir(exist_ok=True)
-        write_whole(mark, fingerprint)
+        from .reporter import Reporter
+
+        checkpoints = Checkpoints(folder, fingerprint, self.processes)
+        last = checkpoints.last
         terms = _TERMS | {name: name for name in (*self._rewards.names, _UNSCORED)}
-        # The last file of a checkpoint that was written to its end.
-        states = checkpoints.glob("checkpoint-*/trainer_state.json")
-        saved = max((path.parent for path in states), key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-        steps = steps_of(self.recipe, self)
         rows = Dataset.from_dict({"row": range(len(self.rows.rows))})
         model: Any = self._peft or self.module
         optimiser = optimiser_of(self.parameters, self.recipe.optimiser)
-        rate = rates_of(steps, self.recipe.optimiser, self.recipe.schedule)
-        trainer = GRPOTrainer(
-            model,
-            self._reward,
-            self._arguments(checkpoints, steps),
-            rows.with_transform(_Documents(self.rows.rows, self._settings.prompt)),
-            processing_class=self.trainable.processor,
-            optimizers=(optimiser, LambdaLR(optimiser, lambda step: rate(step) / self.recipe.optimiser.rate)),
-            callbacks=[_history(folder, steps, int(saved.name.rpartition("-")[2]) if saved else 0, terms, on_step)],
-        )
-        trainer.remove_callback(PrinterCallback)
-        if saved and self._peft is None:
-            # Checkpoints name parameters as released models do, which the library's trainer does not read again.
-            model.load_state_dict(type(model).from_pretrained(saved, dtype=model.dtype).state_dict())
-        trainer.train(resume_from_checkpoint=str(saved) if saved else None)
-        return TrainingState(fingerprint, trainer.state.global_step, ended="all steps were taken")
+        rate = rates_of(self.steps, self.recipe.optimiser, self.recipe.schedule)
+        with self.history(folder, checkpoints.state.step) as history:
+            trainer = GRPOTrainer(
+                model,
+                self._reward,
+                self._arguments(checkpoints.folder),
+                rows.with_transform(_Documents(self.rows.rows, self._settings.prompt)),
+                processing_class=self.trainable.processor,
+                optimizers=(optimiser, LambdaLR(optimiser, lambda step: rate(step) / self.recipe.optimiser.rate)),
+                callbacks=[Reporter(self, history, checkpoints, on_step, terms)],
+            )
+            trainer.remove_callback(PrinterCallback)
+            if last and self._peft is None:
+                # Checkpoints name parameters as released models do, which the library's trainer does not read again.
+                model.load_state_dict(type(model).from_pretrained(last, dtype=model.dtype).state_dict())
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        return checkpoints.state
 
     def _reward(
         self, completions: Sequence[Any], row: Sequence[int], log_metric: Callable[[str, float], object], **_: object
@@ -148,13 +136,13 @@ class GrpoTrainer(CaptionerTrainer):
         # TRL leaves completions without a value out of their group.
         return [value if np.isfinite(value) else None for value in rewards.total.tolist()]
 
-    def _arguments(self, folder: Path, steps: int) -> Any:
+    def _arguments(self, folder: Path) -> Any:
         from trl.trainer.grpo_config import GRPOConfig
 
         recipe, settings = self.recipe, self._settings
         return GRPOConfig(
             str(folder),
-            max_steps=steps,
+            max_steps=self.steps,
             per_device_train_batch_size=self._piece * settings.captions,
             gradient_accumulation_steps=settings.batch // (self._piece * self.processes.count),
             num_generations=settings.captions,
@@ -166,8 +154,9 @@ class GrpoTrainer(CaptionerTrainer):
             num_iterations=settings.updates,
             disable_dropout=not settings.dropout,
             max_grad_norm=recipe.optimiser.clip or 0.0,
-            save_steps=every(recipe, self),
-            save_total_limit=1,
+            save_steps=self.every,
+            # The one before the last is there until the last is whole.
+            save_total_limit=2,
             seed=recipe.seed,
             bf16=recipe.precision == "bf16",
             use_cpu=self.processes.device == "cpu",
@@ -194,35 +183,3 @@ class _Documents:
         prompt = [{"role": "user", "content": self.prompt}]
         images = [read_image(self.rows[row].image).image.convert("RGB") for row in batch["row"]]
         return {"row": list(batch["row"]), "prompt": [prompt] * len(images), "image": images}
-
-
-def _history(
-    folder: Path, steps: int, first: int, terms: Mapping[str, str], on_step: Callable[[StepReport], object]
-) -> TrainerCallback:
-    """Return what writes a line of the history after each step.
-
-    Args:
-        folder: Holds the history.
-        steps: Number of steps of the training.
-        first: Steps before this call; lines of later ones are from a killed process.
-        terms: Numbers of TRL's log, and their names in the history.
-        on_step: Called after each step.
-    """
-    from transformers import TrainerCallback
-
-    kept = [line for line in read_history(folder) if line["step"] <= first]
-    write_whole(folder / FILE, "".join(json.dumps(line) + "\n" for line in kept))
-
-    class History(TrainerCallback):
-        def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
-            if not state.is_world_process_zero or not logs or "loss" not in logs:
-                return
-            line = {"step": state.global_step, "loss": logs["loss"], "rate": logs["learning_rate"]}
-            line |= {name: logs[key] for key, name in terms.items() if key in logs}
-            line |= {"seconds": logs.get("step_time", 0.0)}
-            with (folder / FILE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            left = line["seconds"] * (steps - state.global_step)
-            on_step(StepReport(state.global_step, steps, line["loss"], line["rate"], left))
-
-    return History()

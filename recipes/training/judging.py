@@ -16,8 +16,8 @@ from ...benchmarks.records.task_run import TaskRun
 from ...benchmarks.running.plan import resolve_call
 from ...benchmarks.tables.results import result_rows
 from ...metrics import metrics
+from .checkpoints import TrainingState
 from .contract import Trainer, start_of
-from .loop import TrainingState
 from .schema import JudgeTask, LoadedRecipe
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def model_card(
     """
     recipe, counts = loaded.recipe, trainer.rows.counts()
     versions = {name: package.version for name in _LIBRARIES for package in distributions(name=name)}
-    kept = f"step {state.best_step}, validation loss {state.best:.4f}" if (
+    kept = f"step {state.best_step}, {recipe.stop.in_words} {state.best:.4f}" if (
         recipe.stop.keep == "best" and state.best is not None
     ) else "the last"  # fmt: skip
     lines = [

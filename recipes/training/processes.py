@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class TrainingProcesses:
     def __init__(self, device: str | None) -> None:
         from accelerate import PartialState
 
-        self._state = PartialState(cpu=device == "cpu")
+        # Other processes wait while the first makes data or evaluates; where one fails, its launcher ends the rest.
+        self._state = PartialState(cpu=device == "cpu", timeout=timedelta(days=30))
         self.device: str = device or str(self._state.device)
         self.count: int = self._state.num_processes
         self.number: int = self._state.process_index
@@ -79,10 +81,26 @@ class TrainingProcesses:
         import torch
         from accelerate.utils import reduce
 
-        for parameter in parameters:
-            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-            summed: Any = reduce(gradient, "sum")
-            parameter.grad = summed
+        held = list(parameters)
+        # A parameter without a gradient in any process keeps none, as an optimiser leaves it alone then.
+        there = self.total([tensor.grad is not None for tensor in held])
+        held = [tensor for tensor, count in zip(held, there, strict=True) if count]
+        gradients = [tensor.grad if tensor.grad is not None else torch.zeros_like(tensor) for tensor in held]
+        # At once: a message for each parameter takes longer than its sum.
+        summed: Any = reduce(torch.nn.utils.parameters_to_vector(gradients), "sum")
+        torch.nn.utils.vector_to_parameters(summed, gradients)
+        for parameter, gradient in zip(held, gradients, strict=True):
+            parameter.grad = gradient
+
+    def of_first(self, make: Callable[[], _T]) -> _T:
+        """Return what the first process makes; the others wait for it."""
+        if self.count == 1:
+            return make()
+        from accelerate.utils import broadcast_object_list
+
+        made: list[Any] = [make() if self.is_first else None]
+        broadcast_object_list(made)
+        return made[0]
 
     def wait(self) -> None:
         """Wait for all processes."""

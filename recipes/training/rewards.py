@@ -121,13 +121,18 @@ class Rewards:
         return replace(resolve_model(name), instance=self._models[name])
 
 
-def _entry(part: RewardPart, rows: Sequence[TrainingRow]) -> MetricEntry:
-    """Return a metric with its settings, which name the training captions if it counts them.
+def require_inputs(part: RewardPart, rows: Sequence[TrainingRow], key: str) -> MetricEntry:
+    """Return a metric with its settings, if the recipe and its rows have what it needs.
+
+    Args:
+        part: The metric.
+        rows: The rows whose captions it scores.
+        key: The recipe's key that names it, for messages.
 
     Raises:
         UsageError: It is unknown, or needs what the recipe does not name or rows do not have.
     """
-    entry, named = read_metric(part.metric), f"objective.reward: metric '{part.metric}'"
+    entry, named = read_metric(part.metric), f"{key}: metric '{part.metric}'"
     needs = plan_metric(entry, frozenset(get_args(Need))).metric.needs
     if "references" in needs and not any(row.captions for row in rows):
         raise UsageError(
@@ -139,8 +144,15 @@ def _entry(part: RewardPart, rows: Sequence[TrainingRow]) -> MetricEntry:
     for need, model in (("encoder", part.encoder), ("judge", part.judge)):
         if need in needs and model is None:
             raise UsageError(
-                f"{named} needs a model: '{need}' is missing.", f"Add '{need}: NAME' to the metric ('bench ls models')."
+                f"{named} needs a model: '{need}' is missing.",
+                f"Name it beside the metric: '{need}: NAME' ('bench ls models').",
             )
+    return entry
+
+
+def _entry(part: RewardPart, rows: Sequence[TrainingRow]) -> MetricEntry:
+    """Return a metric with its settings, which name the training captions if it counts them."""
+    entry = require_inputs(part, rows, "objective.reward")
     if part.document_frequencies is None:
         return entry
     captions = ({"references": [text], "image": row.group} for row in rows for text in row.captions)

@@ -33,7 +33,7 @@ from .schema import Source
 if TYPE_CHECKING:
     from .contract import TrainingCall
 
-KEYS = ("id", "image", "box", "group", "captions", "negatives", "further_images", "further_captions")
+KEYS = ("id", "image", "box", "group", "captions", "negatives", "further_images", "further_captions", "similar")
 ORIGIN = ("provenance",)
 """Keys with the origin of a row, which are not trained on."""
 
@@ -50,6 +50,7 @@ class TrainingRow:
         negatives: False texts.
         further_images: Additional positive images, such as generated ones.
         further_captions: Additional true texts, such as generated ones.
+        similar: Ids of rows whose images are like its own.
     """
 
     id: str
@@ -59,6 +60,7 @@ class TrainingRow:
     negatives: tuple[str, ...] = ()
     further_images: tuple[ImageHandle, ...] = ()
     further_captions: tuple[str, ...] = ()
+    similar: tuple[str, ...] = ()
 
     def negatives_of(self, caption: int) -> tuple[str, ...]:
         """Return the negatives of a caption by number, where each has the same number of them, in order."""
@@ -105,7 +107,7 @@ class Rows:
                 os.path.relpath(img.source, folder) if isinstance(img.source, Path) else img.name for img in images
             ]
             boxed = [[place, image.box] for place, image in zip(places, images, strict=True)]
-            content = [row.id, boxed, group, *texts]
+            content = [row.id, boxed, group, *texts, *([row.similar] if row.similar else [])]
             total.update(json.dumps(content).encode())
         return total.hexdigest()
 
@@ -181,6 +183,7 @@ def _row(name: str, entry: Any, origin: str, folder: Path, boundary: Boundary) -
         tuple(_texts(entry, "negatives")),
         tuple(_image(image, folder, boundary) for image in entry.get("further_images") or ()),
         tuple(_texts(entry, "further_captions")),
+        tuple(_texts(entry, "similar")),
     )
 
 
@@ -298,7 +301,7 @@ def _of_task(task: TaskConfig, path: Path, locations: DataLocations) -> Iterator
 
 _T = TypeVar("_T")
 Sampler = Literal["random", "by_image"]
-_ORDER, _TEXTS, _FIXED, _NEGATIVE = range(4)
+_ORDER, _TEXTS, _FIXED, _NEGATIVE, _SIMILAR = range(5)
 """Uses of random numbers; each has a separate stream."""
 
 
@@ -409,6 +412,11 @@ class BatchSampler:
             images.append(_one_of(rows[number].further_images, rng))
         texts += [self.prompt + _one_of(rows[number].further_captions, rng) for number in with_text]
         return BatchSample(rows, images, texts, self.captions, with_negative, with_image, with_text)
+
+    def similar(self, rows: Sequence[TrainingRow], step: int) -> list[str]:
+        """Return the id of a row like each that names any, by chance."""
+        rng = np.random.default_rng((self.seed, _SIMILAR, step))
+        return [_one_of(row.similar, rng) for row in rows if row.similar]
 
     def _picks(self, row: TrainingRow, rng: np.random.Generator) -> list[int]:
         """Return the captions of a row by number."""

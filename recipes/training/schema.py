@@ -172,16 +172,40 @@ class Stop(Strict):
     """The maximum number of passes over the data."""
     every: Positive | None = None
     """Steps between validations and between checkpoints; by default a third of an epoch."""
+    watch: str | None = None
+    """The metric of ``measure`` that ``patience`` and ``keep`` go by; by default the validation loss."""
     patience: Positive | None = None
-    """Number of steps without a lower validation loss after which training ends."""
+    """Number of steps without a lower validation loss, or a better value of the metric, after which training ends."""
     keep: Literal["best", "last"] = "last"
-    """``best``: the weights of the lowest validation loss."""
+    """``best``: the weights with the lowest validation loss, or the best value of the metric."""
 
     @model_validator(mode="after")
     def _ends(self) -> Stop:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("set exactly one of 'steps' and 'epochs'")
+        if self.watch is not None and self.patience is None and self.keep != "best":
+            raise ValueError("'watch' has no effect without 'patience' or 'keep: best'")
         return self
+
+    @property
+    def watched(self) -> str:
+        """The name in the history of what is watched."""
+        return self.watch or "validation_loss"
+
+    @property
+    def in_words(self) -> str:
+        """What is watched, in a sentence."""
+        return self.watched.replace("_", " ") if self.watch is None else self.watch
+
+
+class Measure(Strict):
+    """Metrics of the validation rows, noted in the history beside the loss."""
+
+    metrics: list[str] = Field(default_factory=list)
+    """Of a captioner: metrics of the captions that greedy search writes, as ``--metrics`` takes them. Of an encoder:
+    ``recall@K``, the share of images and of texts that have the right partner among the ``K`` nearest."""
+    encoder: str | None = None
+    """The encoder of a captioner's metrics that need one."""
 
 
 class JudgeTask(Strict):
@@ -241,6 +265,8 @@ class Recipe(RecipeDocument):
     """The learning rate over the steps."""
     stop: Stop
     """When training ends."""
+    measure: Measure = Measure()
+    """What is measured beside the validation loss."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of the towers; weights, losses and the optimiser stay in single precision. ``fp16`` is for GPUs without
     bf16, and only for the contrastive trainer, which keeps gradients within its range."""
@@ -259,9 +285,11 @@ class Recipe(RecipeDocument):
             raise ValueError("'precision: fp16' needs trainer 'contrastive'; 'bf16' works with all")
         if self.optimiser.clamp and self.trainer in ("captioner_xe", "grpo"):
             raise ValueError(f"'optimiser.clamp' has no effect with trainer '{self.trainer}': remove it")
-        watches = self.stop.patience is not None or self.stop.keep == "best"
+        watches = self.stop.patience is not None or self.stop.keep == "best" or bool(self.measure.metrics)
         if watches and self.data.validation is None:
-            raise ValueError("'patience' and 'keep: best' need a validation loss: set 'data.validation'")
+            raise ValueError("'patience', 'keep: best' and 'measure' need validation rows: set 'data.validation'")
+        if self.stop.watch not in (None, *self.measure.metrics):
+            raise ValueError(f"stop.watch: '{self.stop.watch}' is not in measure.metrics")
         return self
 
     def fingerprint(self) -> str:

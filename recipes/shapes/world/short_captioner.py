@@ -16,7 +16,7 @@ from transformers import VisionEncoderDecoderModel
 
 from ...training.contract import TrainingCall
 from ...training.execution import run_recipe
-from ...training.loop import StepReport
+from ...training.history import StepReport
 from ...training.new_captioner import write_new_captioner
 from ...training.processes import TrainingProcesses
 from ...training.schema import load_recipe

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
+from two_processes import in_two
 
 from capbench.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError
 from capbench.recipes.data_synthesis.report import StageFacts
 from capbench.recipes.self_training.rounds import LoopCall, LoopReporter, run_loop
 from capbench.recipes.self_training.schema import list_loops, load_loop
-from capbench.recipes.training.loop import StepReport
+from capbench.recipes.training.history import StepReport
 from capbench.recipes.training.processes import TrainingProcesses
 
 pytestmark = pytest.mark.costly
@@ -241,12 +244,15 @@ def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: 
         run_loop(call_of(file), tmp_path / "other")
 
 
-def test_loop_is_carried_out_by_one_process(loop: Callable[..., Path], tmp_path: Path):
-    call = call_of(loop())
-    call.processes.count = 2
-    with pytest.raises(UsageError, match="a loop runs in one process, not in 2"):
-        run_loop(call, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+@pytest.mark.usefixtures("one_thread")
+def test_two_processes_make_the_loop_of_one(loop: Callable[..., Path], tmp_path: Path):
+    file = loop()
+    run_loop(call_of(file), tmp_path / "one")
+    in_two(lambda: run_loop(call_of(file), tmp_path / "two"))
+    both, alone = (load_file(tmp_path / name / "turn-1/weights/model.safetensors") for name in ("two", "one"))
+    assert all(torch.allclose(both[name], tensor, atol=1e-5, rtol=0) for name, tensor in alone.items())
+    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("two", "one")]
+    assert reports[0]["turns"] == reports[1]["turns"]
 
 
 def test_loops_that_ship_are_whole(capsys: pytest.CaptureFixture[str]):

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 import tiny_recipes
 import torch
-from accelerate import PartialState
 from open_clip import CLIP
-from tiny_recipes import FURTHER, PEFT, VALIDATION, call_of, unit_vectors
-from torch.multiprocessing.spawn import start_processes
+from tiny_recipes import FURTHER, PEFT, VALIDATION, unit_vectors
 
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, BenchError, UsageError
@@ -29,7 +27,7 @@ from capbench.recipes.training.contrastive import (
     pooled_positives,
 )
 from capbench.recipes.training.execution import _write_result, opened, run_recipe
-from capbench.recipes.training.loop import LAST, read_history
+from capbench.recipes.training.history import read_history
 from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
@@ -201,37 +199,6 @@ def test_model_in_lower_precision_is_not_lent(encoder: Path):
         spec.to_trainable("cpu")
 
 
-def _one_of_two(rank: int, store: str, recipe: str, out: str) -> None:
-    import os
-
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": store, "ACCELERATE_USE_CPU": "true",
-    }  # fmt: skip
-    torch.set_num_threads(1)
-    # What the process that this one was forked from knows of itself.
-    PartialState._reset_state()
-    trainer = opened(call_of(recipe))
-    torch.save(gradients(trainer), f"{out}/{rank}.pt")
-
-
-def test_two_processes_have_the_gradients_of_one(call: Make, recipe_file, tmp_path: Path):
-    import socket
-
-    objective = {**FURTHER, "batch": 5}
-    file = recipe_file(objective=objective)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    start_processes(_one_of_two, (port, str(file), str(tmp_path)), 2, start_method="fork")
-    alone = gradients(opened(call(objective=objective)))
-    for rank in (0, 1):
-        of_rank = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        assert of_rank.keys() == alone.keys()
-        for name, gradient in alone.items():
-            torch.testing.assert_close(of_rank[name], gradient, rtol=1e-4, atol=1e-6)
-
-
 def train(trainer: ContrastiveTrainer) -> None:
     """Take two steps: a factor that starts at zero keeps the other one from moving in the first."""
     trainer.module.train()
@@ -362,7 +329,10 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, 
     assert "step 2: " in caught.value.message
     assert all(sample in caught.value.message for sample in opened(wild).ids(1))
     (line,) = read_history(tmp_path / "out")
-    assert f"The last checkpoint is {tmp_path / 'out' / LAST} (step 1, loss {line['loss']:.4g})." in caught.value.hint
+    assert (
+        f"The last checkpoint is {tmp_path / 'out' / 'checkpoints' / 'checkpoint-1'} (step 1, loss {line['loss']:.4g})."
+        in caught.value.hint
+    )
     # Weights that are watched do not become a checkpoint.
     watched = call(optimiser=WILD, stop={"steps": 9, "every": 1}, data=VALIDATION)
     with pytest.raises(BenchError, match="step 1: the validation loss is nan") as caught:

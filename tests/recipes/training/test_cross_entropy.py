@@ -19,10 +19,10 @@ from safetensors.torch import load_file
 from tiny_recipes import VALIDATION
 
 from capbench.errors import BenchError, TrainingError, UsageError
+from capbench.recipes.training.checkpoints import CHECKPOINTS, MARK
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.cross_entropy import CHECKPOINTS, WHOLE
 from capbench.recipes.training.execution import opened, run_recipe
-from capbench.recipes.training.loop import read_history
+from capbench.recipes.training.history import read_history
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
 
@@ -130,7 +130,7 @@ def test_what_cannot_go_on_is_said(llava: Make, tmp_path: Path):
         trainer.train(tmp_path, untold, "f")
     assert all(sample in str(caught.value) for sample in trainer.ids(0))
     trained(llava(stop={"steps": 1, "every": 1}), tmp_path / "out")
-    (tmp_path / "out" / CHECKPOINTS / "checkpoint-1" / WHOLE).write_text("{")
+    (tmp_path / "out" / CHECKPOINTS / "checkpoint-1" / MARK).write_text("{")
     with pytest.raises(BenchError, match=r"checkpoint-1.*not a valid checkpoint"):
         trained(llava(stop={"steps": 1, "every": 1}), tmp_path / "out")
 

@@ -14,7 +14,7 @@ from capbench.adapters.aliases import resolve_model
 from capbench.errors import TrainingError, UsageError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
-from capbench.recipes.training.loop import StepReport, read_history
+from capbench.recipes.training.history import StepReport, read_history
 
 pytest.importorskip("trl", reason="needs the extra rl")
 pytestmark = pytest.mark.costly

@@ -16,6 +16,7 @@ import torch
 import capbench
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import BenchError
+from capbench.recipes.training.checkpoints import TrainingState
 from capbench.recipes.training.judging import (
     JudgedRun,
     Row,
@@ -25,7 +26,6 @@ from capbench.recipes.training.judging import (
     require_judges,
     sensitivities,
 )
-from capbench.recipes.training.loop import TrainingState
 from capbench.recipes.training.rewards import RewardPart
 from capbench.recipes.training.schema import JudgeTask, LoadedRecipe, load_recipe
 from capbench.tasks.shapes import reader

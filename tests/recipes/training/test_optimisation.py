@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from capbench.errors import UsageError
-from capbench.recipes.training.loop import clamp, clipped_norm, optimiser_of, rate_at, rates_of, take_step
+from capbench.recipes.training.optimisation import clamp, clipped_norm, optimiser_of, rate_at, rates_of, take_step
 from capbench.recipes.training.schema import Optimiser, RateSchedule
 from capbench.recipes.training.scst import LengthNorm, advantages, scst_loss
 

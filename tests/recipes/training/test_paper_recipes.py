@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from killed_training import last_checkpoint
 from safetensors.torch import load_file
 from tiny_recipes import unit_vectors
 from torch.nn.functional import normalize
@@ -18,7 +19,7 @@ from capbench.errors import DataError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import ContrastiveTrainer
 from capbench.recipes.training.execution import dry_run, opened, run_recipe
-from capbench.recipes.training.loop import BEST, LAST, load, read_history
+from capbench.recipes.training.history import read_history
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.rows import Rows
 from capbench.recipes.training.schema import load_recipe
@@ -45,6 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "image": f"{seed}.png", "captions": short_references(scene),
                 "negatives": [f"{false} {caption}" for caption in short_references(scene)],
                 "further_images": [f"{seed // 2}.png"], "further_captions": [detailed_reference(scene)],
+                "id": str(seed), "similar": [str((seed + 1) % 4)],
             }
         )  # fmt: skip
     for name, part in (("rows", lines[:4]), ("val", lines[4:])):
@@ -79,9 +81,9 @@ def train(encoder: Path, dci: Path, tmp_path: Path) -> Callable[..., Made]:
 
 def kept(folder: Path) -> dict[str, torch.Tensor]:
     """Return the trained weights that a recipe keeps."""
-    best = folder / BEST
-    _, tensors = load(best if best.is_file() else folder / LAST)
-    return {name.removeprefix("weights/"): tensor for name, tensor in tensors.items()}
+    state, _ = last_checkpoint(folder)
+    kept = state["best_step"] if state["best"] is not None else state["step"]
+    return load_file(folder / "checkpoints" / f"checkpoint-{kept}" / "model.safetensors")
 
 
 def rows(data: Path) -> tuple[str, str]:
@@ -100,7 +102,7 @@ def assert_alike(trainer: ContrastiveTrainer, folder: Path) -> tuple[torch.Tenso
     trainer.module.eval()
     drawn = trainer._drawn(0)
     with torch.no_grad():
-        images, texts = (normalize(batch.features, dim=1) for batch in trainer._encode(drawn, 0))
+        images, texts = (normalize(batch.features, dim=1) for batch in trainer._encode(drawn, 0, drawn.images))
     result = resolve_model(str(folder), "device=cpu").load()
     assert (images - unit_vectors(result.images(drawn.images))).abs().max() < 1e-5
     assert (texts - unit_vectors(result.texts(drawn.texts))).abs().max() < 1e-5
@@ -193,7 +195,10 @@ def test_sdci_gives_a_folder_that_peft_reads(train: Callable[..., Made], encoder
 def test_negclip_changes_all_weights_and_open_clip_reads_them(train, encoder, data):
     trainer, folder = train("negclip", "open_clip", rows(data)[0], "objective.piece=1", "optimiser.rate=0.001")
     assert "negatives" not in read_history(folder)[0]
-    assert len(trainer._drawn(0).with_negative) == 2
+    # Of two rows and of one like each.
+    drawn = trainer._drawn(0)
+    assert [row.id for row in drawn.rows[2:]] == [row.similar[0] for row in drawn.rows[:2]]
+    assert len(drawn.with_negative) == 4
     # Each step draws a caption of a row, and the negative of that caption.
     pairs = {tuple(trainer._drawing.draw(trainer.rows.rows[:1], step).texts) for step in range(200)}
     row = trainer.rows.rows[0]

@@ -22,8 +22,8 @@ from capbench.adapters.contracts import Writing
 from capbench.errors import AdapterError, BenchError, TrainingError, UsageError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
-from capbench.recipes.training.loop import Loop, StepReport
-from capbench.recipes.training.processes import TrainingProcesses
+from capbench.recipes.training.history import StepReport
+from capbench.recipes.training.loop import Loop
 from capbench.recipes.training.scst import advantages
 
 pytestmark = pytest.mark.costly
@@ -232,7 +232,7 @@ def test_models_that_cannot_be_tuned_are_refused(scst: Make, encoder: Path, tmp_
 def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scst: Make, tmp_path: Path):
     recipe_call = scst()
     trainer: Any = opened(recipe_call)
-    loop = Loop(recipe_call.loaded.recipe, trainer, tmp_path, "f", TrainingProcesses("cpu"))
+    loop = Loop(trainer, tmp_path, "f")
 
     def spoil(taken: StepReport) -> None:
         if taken.step == 2:
