@@ -115,7 +115,8 @@ class Trainer(ABC):
     """The metrics that are the reward; empty without one."""
 
     def __init__(self, call: TrainingCall) -> None:
-        self.recipe, self.processes, self._log_to = call.loaded.recipe, call.processes, call.log_to
+        self.recipe, self.processes = call.loaded.recipe, call.processes
+        self._log_to: TrackerName | None = call.log_to
         self.rows = self.usable(read_source(call, self.recipe.data, "data"))
         self.validation: Sequence[TrainingRow] = []
         if source := self.recipe.data.validation:

@@ -242,7 +242,8 @@ class CrossEntropyTrainer(CaptionerTrainer):
             }
             if is_split
             else None,
-            ddp_find_unused_parameters=False,
+            # Such as the last layer of a tower whose features are those of the one before it.
+            ddp_find_unused_parameters=True,
             eval_strategy="steps" if is_watched else "no",
             eval_steps=self.every,
             save_steps=self.every,

@@ -98,9 +98,9 @@ class TrainingProcesses:
             return make()
         from accelerate.utils import broadcast_object_list
 
-        made: list[Any] = [make() if self.is_first else None]
-        broadcast_object_list(made)
-        return made[0]
+        values: list[Any] = [make() if self.is_first else None]
+        broadcast_object_list(values)
+        return values[0]
 
     def wait(self) -> None:
         """Wait for all processes."""

@@ -58,7 +58,9 @@ class Reporter(TrainerCallback):
             names = ("validation_loss", *self._own.recipe.measure.metrics)
             values = {name: logs[MEASURED + name] for name in names}
             self._require_finite(step, values["validation_loss"], "validation loss")
-            self._history.note({"step": step, **{name: value for name, value in values.items() if math.isfinite(value)}})
+            self._history.note(
+                {"step": step, **{name: value for name, value in values.items() if math.isfinite(value)}}
+            )
         elif "loss" in logs:
             now = time.monotonic()
             line = {"step": step, **{name: logs[term] for term, name in self._terms.items() if term in logs}}

@@ -211,7 +211,7 @@ def train(trainer: ContrastiveTrainer) -> None:
 def features(trainer: ContrastiveTrainer) -> tuple[torch.Tensor, torch.Tensor]:
     trainer.module.eval()
     with torch.no_grad():
-        images, texts = trainer._encode(trainer._drawn(0), 0)
+        images, texts = trainer._encode(trainer._drawn(0), 0, trainer._drawn(0).images)
     return images.features, texts.features
 
 

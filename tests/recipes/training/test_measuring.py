@@ -17,7 +17,7 @@ from torchvision.transforms import RandomResizedCrop
 
 import capbench
 from capbench.adapters.contracts import Writing
-from capbench.errors import BenchError, DataError, UsageError
+from capbench.errors import BenchError, DataError
 from capbench.recipes.training.augmentation import random_crop
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import recall
@@ -61,7 +61,7 @@ def test_training_ends_when_a_metric_is_no_better_and_keeps_the_best(scst: Make,
         ({"data": VALIDATION, "stop": {"steps": 1, "watch": "meteor", "keep": "best"}}, "'meteor' is not in measure"),
         ({"data": VALIDATION, "stop": {"steps": 1, "watch": "meteor"}}, "'watch' has no effect"),
         ({"data": VALIDATION, "measure": {"metrics": ["clip_s"]}}, "measure.metrics: metric 'clip_s' needs a model"),
-        ({"data": VALIDATION, "measure": {"metrics": ["meteor"]}, "trainer": "contrastive"}, "'meteor' is no metric of"),
+        ({"data": VALIDATION, "measure": {"metrics": ["cider"]}, "trainer": "contrastive"}, "'cider' is no metric of"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused(scst: Make, call: Make, keys: dict[str, Any], message: str):
@@ -70,7 +70,7 @@ def test_what_cannot_be_measured_is_refused(scst: Make, call: Make, keys: dict[s
         opened(make(**keys))
 
 
-def test_history_is_logged(call: Make, tmp_path: Path):
+def test_history_is_logged(call: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     trainer: Any = opened(TrainingCall(call().loaded, call().processes, log_to="tensorboard"))
     trainer.train(tmp_path, untold, "f")
     read = [EventAccumulator(str(file)).Reload() for file in tmp_path.rglob("events.out.tfevents.*")]
@@ -78,14 +78,10 @@ def test_history_is_logged(call: Make, tmp_path: Path):
     lines = read_history(tmp_path)
     assert [event.step for event in logged] == [line["step"] for line in lines] == [1, 2, 3, 4]
     assert [event.value for event in logged] == pytest.approx([line["loss"] for line in lines])
-    with pytest.raises(UsageError, match="--log_to wandb needs the package"):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with pytest.raises(DataError, match=r"not logged to wandb: .*API key"):
         Tracker("wandb", tmp_path, {})
-
-
-def test_tracker_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="not logged to tensorboard: "):
-        Tracker("tensorboard", tmp_path / "file", {})
 
 
 def test_random_crops_are_those_of_torchvision():
@@ -96,12 +92,12 @@ def test_random_crops_are_those_of_torchvision():
     theirs = RandomResizedCrop(size, scale=(0.3, 0.9), interpolation=Image.Resampling.BICUBIC)
     torch.manual_seed(0)
     both = [
-        np.stack([np.asarray(crop(), dtype=float) for _ in range(3000)])
+        np.stack([np.asarray(crop(), dtype=float) for _ in range(900)])
         for crop in (lambda: random_crop(image, size, (0.3, 0.9), rng), lambda: theirs(image))
     ]
     for kind in (np.mean, np.std):
         ours, expected = (kind(crops, axis=0) for crops in both)
-        assert np.abs(ours - expected).max() < 4
+        assert np.abs(ours - expected).max() < 7
     # Where no crop with such a ratio fits, the middle is taken.
     strip = image.crop((0, 0, 60, 4))
     assert (
