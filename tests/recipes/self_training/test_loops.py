@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file
 from two_processes import in_two
 
 from capbench.cli.main import main
@@ -21,7 +19,7 @@ from capbench.errors import BenchError, DataError, UsageError
 from capbench.recipes.data_synthesis.report import StageFacts
 from capbench.recipes.self_training.rounds import LoopCall, LoopReporter, run_loop
 from capbench.recipes.self_training.schema import list_loops, load_loop
-from capbench.recipes.training.history import StepReport
+from capbench.recipes.training.history import StepReport, read_history
 from capbench.recipes.training.processes import TrainingProcesses
 
 pytestmark = pytest.mark.costly
@@ -245,16 +243,17 @@ def test_folder_of_another_loop_is_refused(loop: Callable[..., Path], tmp_path: 
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_two_processes_make_the_loop_of_one(loop: Callable[..., Path], tmp_path: Path):
-    # Adam would make whole steps of what is noise about zero.
-    file, steps = loop(), ["stop.steps=3", "objective.batch=4", "objective.tokens=12"]
-    change = f"train.set={json.dumps([*steps, 'optimiser={name: SGD, rate: 0.1}'])}"
-    run_loop(call_of(file, change), tmp_path / "one")
-    in_two(lambda: run_loop(call_of(file, change), tmp_path / "two"))
-    both, alone = (load_file(tmp_path / name / "turn-1/weights/model.safetensors") for name in ("two", "one"))
-    assert all(torch.allclose(both[name], tensor, atol=1e-5, rtol=0) for name, tensor in alone.items())
-    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("two", "one")]
-    assert reports[0]["turns"] == reports[1]["turns"]
+def test_two_processes_train_on_what_the_first_makes(loop: Callable[..., Path], tmp_path: Path):
+    file = loop()
+    run_loop(call_of(file), tmp_path / "one")
+    in_two(lambda: run_loop(call_of(file), tmp_path / "two"))
+    data = [tmp_path / name / "turn-1" / "data" / "rows.jsonl" for name in ("one", "two")]
+    assert data[0].read_text() == data[1].read_text()
+    # Each process has its own dropout, so that the models are not the same.
+    alone, both = ([line["loss"] for line in read_history(tmp_path / name / "turn-1")] for name in ("one", "two"))
+    assert both == pytest.approx(alone, rel=0.2)
+    turns = [json.loads((tmp_path / name / "report.json").read_text())["turns"] for name in ("one", "two")]
+    assert [[row["turn"] for row in rows] for rows in turns] == [[0, 0, 1, 1]] * 2
 
 
 def test_loops_that_ship_are_whole(capsys: pytest.CaptureFixture[str]):
