@@ -3,8 +3,8 @@
 With a GPT-2 that attends to it, it is a vision-encoder-decoder of transformers: CLIP's hidden states before the last
 norm, a projection to the width, a BERT without words, and the decoder. The layout of folders is that of the released
 captioners of the same group: ``encoder.vision_encoder``, ``encoder.vis_enc_to_enc_proj``, ``encoder.encoder``,
-``decoder``. As transformers has no such encoder, this file goes with the weights that it was trained to: imported, it
-makes the encoder known. Sources: Sarto et al. 2024 (PAC-S++), section 4 and equation 15; Moratelli et al. 2024, aimagelab/DiCO.
+``decoder``. As transformers has no such encoder, this file goes with trained weights: imported, it makes the encoder
+known. Sources: Sarto et al. 2024 (PAC-S++), section 4 and equation 15; Moratelli et al. 2024, aimagelab/DiCO.
 """
 
 from __future__ import annotations

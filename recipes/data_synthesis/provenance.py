@@ -19,8 +19,8 @@ FILE = "provenance.json"
 _OF_ROWS = ("stage", "unmade", "counts", "requests", "removed", "left_out")
 """Keys of a row's record that stay with it, whatever the others have."""
 _LIBRARIES = (
-    "capbench", "torch", "transformers", "tokenizers", "open_clip_torch", "peft", "vllm", "diffusers", "spacy", "pillow",
-    "numpy",
+    "capbench", "diffusers", "numpy", "open_clip_torch", "peft", "pillow", "spacy", "tokenizers", "torch",
+    "transformers", "vllm",
 )  # fmt: skip
 Shared = Mapping[str, Mapping[str, Any]]
 """Stage of the pipeline, in order, to what the records of all its rows have in common."""
@@ -39,7 +39,9 @@ def shared_records(rows: Iterable[PipelineRow], names: Sequence[str]) -> Shared:
             if "unmade" not in record:
                 own = {key: value for key, value in record.items() if key not in _OF_ROWS}
                 known = shared.get(record["stage"], own)
-                shared[record["stage"]] = {key: value for key, value in known.items() if key in own and own[key] == value}
+                shared[record["stage"]] = {
+                    key: value for key, value in known.items() if key in own and own[key] == value
+                }
     return {name: shared.get(name, {}) for name in names}
 
 
@@ -48,7 +50,11 @@ def own_records(row: PipelineRow, shared: Shared) -> list[dict[str, Any]]:
     first = len(row.provenance) - len(shared)
     return [
         without_folders(
-            {key: value for key, value in record.items() if number < first or key not in shared.get(record["stage"], ())}
+            {
+                key: value
+                for key, value in record.items()
+                if number < first or key not in shared.get(record["stage"], ())
+            }
         )
         for number, record in enumerate(row.provenance)
     ]

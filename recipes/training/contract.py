@@ -269,8 +269,8 @@ class Trainer(ABC):
     def write(self, folder: Path) -> Alias:
         """Write the result below a folder, and return its alias; the model cannot be used afterwards.
 
-        Factors of peft are written alone over a start model of the hub, which the alias names with its commit. Those over
-        a model that lies on this machine are merged into it, as nobody else has that one.
+        Of factors of peft over a model of the hub these alone are written, and the alias names that model with its
+        commit. Over a model that lies on this machine they are merged into it, as nobody else has that one.
         """
         self.module.eval()
         place = folder / WEIGHTS

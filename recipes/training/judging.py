@@ -277,10 +277,8 @@ def _library(weights: Path) -> tuple[str | None, list[str]]:
     is_pair = values["model_type"] == "vision-encoder-decoder"
     processor = "`AutoImageProcessor` and `AutoTokenizer`" if is_pair else "`AutoProcessor`"
     if values.get("auto_map"):
-        kind, more = "AutoModelForImageTextToText", (
-            ", with `trust_remote_code=True`: the encoder is none of the library's, and `grid_encoder.py` beside the "
-            "weights is its code"
-        )
+        kind = "AutoModelForImageTextToText"
+        more = ", with `trust_remote_code=True`: `grid_encoder.py` beside the weights is the code of its encoder"
     return "transformers", [f"- **Loads with**: transformers' `{kind}`, {processor}{more}."]
 
 
