@@ -120,16 +120,19 @@ class _Rows:
         return pyarrow.schema([(field.name, unknown.get(field.type, field.type)) for field in schema])
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a value for each column, None where the row has none."""
+        """Return a value of its type for each column, None where the row has none."""
         import pyarrow
 
-        return {
-            field.name: json.dumps(value, ensure_ascii=False)
-            if field.type == pyarrow.string() and value is not None and not isinstance(value, str)
-            else value
-            for field in self.schema
-            for value in (row.get(field.name),)
-        }
+        values: dict[str, Any] = {}
+        for field in self.schema:
+            value = row.get(field.name)
+            if field.type == pyarrow.string():
+                is_text = value is None or isinstance(value, str)
+                values[field.name] = value if is_text else json.dumps(value, ensure_ascii=False)
+            else:
+                # Readers take a column whose first values have no fraction for whole numbers, and cut later ones.
+                values[field.name] = pyarrow.scalar(value, field.type).as_py()
+        return values
 
     def image(self, row: Mapping[str, Any], name: str) -> bytes:
         """Return the encoded bytes of an image that a row names.

@@ -225,9 +225,6 @@ class Trainer(ABC):
         self._factors: PacLora | None = None
         self._peft: Any = None
         torch.manual_seed(self.recipe.seed)
-        if isinstance(path := getattr(self.module, "name_or_path", None), str):
-            # Checkpoints hold it.
-            self.module.name_or_path = without_folders(path)  # pyright: ignore[reportAttributeAccessIssue]
         lora = self.recipe.lora
         if lora is None:
             self._open(self.recipe.train)

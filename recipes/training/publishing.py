@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from ...adapters.aliases import ALIAS_FILE
-from ...boundary import links_outside
+from ...boundary import Boundary
 from ...errors import DataError
 from ...paths import absolute_paths
 from .contract import WEIGHTS
@@ -58,9 +58,10 @@ def files_for_hub(folder: Path) -> dict[str, Path | bytes]:
         for path in found
         if path.parent != folder or path.suffix in _TOP
     }
-    faults = [f"{path}: is a link that leads out of the folder" for path in links_outside(folder)]
+    boundary = Boundary.of(folder)
+    faults: list[str] = []
     for path in files.values():
-        faults += _faults(path)
+        faults += _faults(path) if boundary.holds(path) else [f"{path}: is a link that leads out of the folder"]
     if faults:
         raise DataError("\n".join(faults), "Remove it, or train again; nothing was sent.")
     values = yaml.safe_load(alias.read_text(encoding="utf-8"))
