@@ -48,6 +48,7 @@ def test_shards_are_read_by_datasets(form: str, tmp_path: Path, monkeypatch: pyt
 
     # A folder on the disk, or on the hub.
     rows: Iterator[Any] = iter(load_dataset(str(out), split="train", streaming=True, cache_dir=str(tmp_path / "cache")))
+    number = -1
     for number, row in enumerate(rows):
         values = row if form == "parquet" else row["json"]
         assert (values["id"], values["captions"]) == (str(number), [f"a dog {number}"] * (number % 2))

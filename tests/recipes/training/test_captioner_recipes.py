@@ -183,11 +183,14 @@ def test_trained_folders_hold_no_path_and_transformers_alone_writes_their_captio
         shutil.rmtree(moved / "checkpoints", ignore_errors=True)
         for path in (file for file in moved.rglob("*") if file.is_file()):
             assert str(tmp_path.parent).encode() not in path.read_bytes(), path
-        assert files_for_hub(moved)
+        repository = tmp_path / f"{name} on the hub"
+        for place, content in files_for_hub(moved).items():
+            (repository / place).parent.mkdir(parents=True, exist_ok=True)
+            (repository / place).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
         request = CaptionRequest("0", "x", shown or "", {"max_new_tokens": 8}, pixels=ImageHandle(picture))
-        (written,) = resolve_model(str(moved)).on("cpu").load().stream([request])
+        (written,) = resolve_model(str(repository)).on("cpu").load().stream([request])
         expected.append(written.captions[0].text)
-        asked.append([str(moved / "weights"), str(picture), shown])
+        asked.append([str(repository), str(picture), shown])
         assert "- **Loads with**: transformers" in (moved / "README.md").read_text(encoding="utf-8")
     plain = subprocess.run(
         [sys.executable, Path(__file__).parents[2] / "plain_transformers.py"], input=json.dumps(asked),
