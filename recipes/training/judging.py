@@ -269,7 +269,7 @@ def _library(weights: Path) -> tuple[str | None, list[str]]:
     if (weights / "adapter_config.json").is_file():
         return "peft", ["- **Loads with**: peft's `PeftModel.from_pretrained`, over the start model."]
     if (weights / "open_clip_config.json").is_file():
-        return "open_clip", ["- **Loads with**: open_clip's `local-dir:FOLDER/weights`, on the hub `hf-hub:OWNER/NAME`."]
+        return "open_clip", ["- **Loads with**: open_clip: `local-dir:FOLDER/weights`, or `hf-hub:OWNER/NAME`."]
     if not config.is_file():
         return None, []
     values = load_json(config)

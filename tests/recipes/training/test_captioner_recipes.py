@@ -96,10 +96,6 @@ def test_training_that_is_killed_ends_with_the_weights_of_one_that_is_not(scst: 
     start = load_file(Path(call.loaded.recipe.model.arguments["pretrained"]) / "model.safetensors")
     moved = {name.split(".")[1] for name, tensor in expected.items() if not torch.equal(tensor, start[name])}
     assert moved == {"encoder", "vis_enc_to_enc_proj", "transformer"}
-    model = resolve_model(str(folder)).on("cpu").load()
-    picture = ImageHandle(next(iter(described(1)))["image"])
-    (caption,) = model.stream([CaptionRequest("0", "x", "", {"max_new_tokens": 4}, pixels=picture)])
-    assert caption.captions
 
 
 @pytest.fixture(scope="module")
@@ -152,10 +148,6 @@ def test_recipes_of_the_paper_are_carried_out_on_tiny_checkpoints_in_the_real_fo
         assert any(name.startswith("exp_avg") for name in tensors)
         assert shipped.objective["reward"]["metric"] in lines[0]
         assert lines[0]["rate"] == shipped.optimiser.rate
-    tuned = resolve_model(str(tmp_path / "out")).on("cpu").load()
-    picture = ImageHandle(next(coco.parent.glob("*.jpg")))
-    (caption,) = tuned.stream([CaptionRequest("0", "x", "", {"max_new_tokens": 4}, pixels=picture)])
-    assert caption.captions
 
 
 def test_trained_folders_hold_no_path_and_transformers_alone_writes_their_captions(
