@@ -79,7 +79,7 @@ def write_provenance(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "libraries": {name: found.version for name in _LIBRARIES for found in distributions(name=name)},
         "models": {
-            role: {**model.model_dump(mode="json"), **fingerprints.get(role, {})}
+            role: {**fingerprints.get(role, {}), **model.model_dump(mode="json")}
             for role, model in pipeline.models.items()
         },
         "stages": {
