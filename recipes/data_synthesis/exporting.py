@@ -180,7 +180,7 @@ def _write_tar(rows: _Rows, folder: Path) -> int:
                 entry.size = len(content)
                 shard.addfile(entry, io.BytesIO(content))
             # It would keep the entries of all samples.
-            shard.members.clear()
+            shard.members = []  # pyright: ignore[reportAttributeAccessIssue] - of typeshed
     return number + 1
 
 
@@ -207,10 +207,11 @@ def _write_parquet(rows: _Rows, folder: Path) -> int:
         name: datasets.Image() if name == "image" else datasets.List(datasets.Image()) for name in sorted(present)
     }
     schema = features.arrow_schema
-    numbers, total, written = count(), 0, SHARD
+    numbers, total, written = count(), 0, 0
+    writer: pyarrow.parquet.ParquetWriter | None = None
     with ExitStack() as stack:
         for group, size in _groups(rows):
-            if written >= SHARD:
+            if writer is None or written >= SHARD:
                 stack.close()
                 file = folder / f"train-{next(numbers):05}.parquet"
                 writer = stack.enter_context(pyarrow.parquet.ParquetWriter(file, schema, compression="zstd"))
