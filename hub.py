@@ -7,12 +7,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
+
+from .errors import DataError
 
 Kind = Literal["model", "dataset"]
 
@@ -168,6 +170,42 @@ def refusal(error: BaseException | None) -> tuple[str, str] | None:
     if status == 403:
         return "your token has no access to it (403)", f"{log_in}, with a token that may read {page}."
     return (_status(answer), "Run the same command again later.") if _is_passing(status) else None
+
+
+def upload(repository: str, kind: Kind, files: Mapping[str, Path | bytes], private: bool, message: str) -> str:
+    """Commit files to a repository, which is made if it does not exist, and return the address of the commit.
+
+    The token is that of ``hf auth login`` or ``HF_TOKEN``.
+
+    Args:
+        repository: ``OWNER/NAME``.
+        kind: What it holds.
+        files: Path in the repository to a file or a content.
+        private: Whether a new repository is private; does not affect an existing one.
+        message: Of the commit.
+
+    Raises:
+        DataError: There is no token, or the hub cannot be reached or refuses.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+
+    if get_token() is None:
+        raise DataError(
+            f"{repository}: no token of the Hugging Face hub was found",
+            "Run 'hf auth login', or set HF_TOKEN to a token that may write.",
+        )
+    try:
+        api = HfApi()
+        api.create_repo(repository, repo_type=kind, private=private, exist_ok=True)
+        operations = [CommitOperationAdd(path, content) for path, content in files.items()]
+        commit = api.create_commit(repository, operations, repo_type=kind, commit_message=message)
+    except Exception as error:
+        # The client has no common base class for its errors: refusals, timeouts, offline mode, invalid names.
+        raise DataError(
+            f"{repository}: {type(error).__name__}: {error}",
+            "Check that the hub is reachable (HF_ENDPOINT, HF_HUB_OFFLINE) and that the token may write.",
+        ) from error
+    return str(commit.commit_url)
 
 
 def repository_folder(name: str, kind: Kind) -> Path:

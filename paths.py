@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import TypeVar, cast
 
 # Linux' table of mounts: proc_pid_mountinfo(5).
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -17,6 +19,30 @@ _LOCAL_FUSE = frozenset(
     f"fuse.{name}"
     for name in ("bindfs", "encfs", "exfat", "fuse-overlayfs", "gocryptfs", "mergerfs", "ntfs", "ntfs-3g")
 )
+_ABSOLUTE = re.compile(r"(?<![\w./\\~<-])(?:~/|/(?!/)[^\s\"'`,;:()\[\]{}<>|/]+/|[A-Za-z]:\\)[^\s\"'`,;:()\[\]{}<>|]+")
+"""Absolute paths in a text, of at least a folder and what is in it; addresses are none."""
+_V = TypeVar("_V")
+
+
+def absolute_paths(text: str) -> list[str]:
+    """Return the absolute paths, of this machine or another, that a text names."""
+    return _ABSOLUTE.findall(text)
+
+
+def without_folders(value: _V) -> _V:
+    """Return a value of JSON, or a text, in which of each absolute path only the last part is left.
+
+    Files that are passed on hold these: the folders say something of a machine, and nothing to others.
+    """
+    if isinstance(value, Mapping):
+        return cast(_V, {key: without_folders(inner) for key, inner in value.items()})
+    if isinstance(value, list | tuple):
+        return cast(_V, [without_folders(inner) for inner in value])
+    if not isinstance(value, str):
+        return value
+    # A path may have blanks, of which the pattern knows nothing.
+    whole = os.path.isabs(value) and os.path.exists(value)  # noqa: PTH110, PTH117 - Path.exists raises for long texts
+    return cast(_V, PurePath(value).name if whole else _ABSOLUTE.sub(lambda found: PurePath(found[0]).name, value))
 
 
 def cache_folder() -> Path:

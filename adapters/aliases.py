@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias
 import yaml
 
 from ..access import Request, linked_outside, requests_of, require_permitted
+from ..boundary import exists
 from ..downloads import Files, FileSource, Repository, Resource
 from ..errors import AdapterError, UsageError, did_you_mean
 from ..paths import checkpoint_folder, is_file
@@ -31,11 +32,13 @@ from ..permissions import permitted, runs_code
 from ..rows import load_json
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import RANDOM, parse_arguments, random_name
+from .checkpoint_identity import hub_commit
 from .contracts import Model, TrainableModel
 
 ALIAS_FOLDER = Path(__file__).parent / "models"
 ALIAS_FILE = "model.yaml"
 """The alias file that makes a folder a model, such as a folder that a recipe wrote."""
+_HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OF_FILES = ("captions", "pair_scores", "responses")
 """Adapters that ``ADAPTER:FILE`` names with their file."""
@@ -179,6 +182,24 @@ class ModelSpec:
     def _require_code(self) -> None:
         if not self.runs_remote_code:
             raise AdapterError(f"{self.name}: only code of {self.source} runs it, and was not run.", OWN_CODE)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether an argument leads to a file or folder on this machine."""
+        texts = (value for value in self.arguments.values() if isinstance(value, str))
+        return any(exists(Path(text).expanduser()) for text in texts)
+
+    def pinned(self) -> dict[str, str]:
+        """Return the argument ``revision`` with the commit of its hub id; empty where there is no such argument.
+
+        Raises:
+            AdapterError: The hub refuses, or does not answer, and its cache has no such model.
+        """
+        named = str(self.arguments.get("pretrained", ""))
+        has_revision = "revision" in inspect.signature(self.build).parameters
+        if self.is_local or not has_revision or not _HUB_ID.fullmatch(named):
+            return {}
+        return {"revision": hub_commit(named, self.arguments.get("revision"))}
 
     def on(self, device: str) -> ModelSpec:
         """Return the model on a device, such as ``cpu``, if its adapter computes on one."""
@@ -356,7 +377,7 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
     }
     described = {"description", "size", "source", "adapter", "code", "printed_as", "published_as", "fetch"}
     fetched = values.get("fetch")
-    hub_id = pretrained if re.fullmatch(r"[\w-]+/[\w.-]+", pretrained := str(values.get("pretrained", ""))) else ""
+    hub_id = pretrained if _HUB_ID.fullmatch(pretrained := str(values.get("pretrained", ""))) else ""
     return ModelSpec(
         name,
         values["adapter"],

@@ -1,4 +1,7 @@
-"""``bench export``: results of finished runs, for papers and for other programs; what is to be scored by these."""
+"""``bench export``: results of finished runs, for papers and for other programs; what is to be scored by these.
+
+What recipes trained and made goes out by ``export_folder.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import shlex
 from pathlib import Path
 
 from ..errors import UsageError, did_you_mean
+from . import export_folder
 from .options import PERMISSIONS, TASK, add_options, locations_of, names, refuse, task_settings, tell, tell_rows
 
 WANTED = ("pairs", "prompts")
 """Formats of what is to be scored, or answered, elsewhere."""
 FORMATS = ("csv", "latex", "parquet", "lm-eval", *WANTED)
+_ALL = ", ".join((*FORMATS, *export_folder.FORMATS))
 _OF_TASKS = {
     **dict.fromkeys(("tasks", "metrics", "include_path", "data", "allow_outside"), ("lm-eval", *WANTED)),
     **dict.fromkeys(("model", "model_args", "images"), WANTED),
@@ -29,6 +34,10 @@ formats:
                  --model pair_scores:FILE' takes once each has a 'score' (docs/recorded.md)
   prompts        with --tasks: rows of what a judge is asked there, which '--judge responses:FILE' takes once each has
                  a 'response' (docs/captioners.md)
+  hub            FOLDER of 'bench train' --to OWNER/NAME: card, weights and results as a model on the hub;
+                 --dry_run lists the files, and sends none (docs/recipes.md)
+  data           FOLDER of 'bench make' --format webdataset or parquet --output DIR: its rows with their images
+                 in shards (docs/data_synthesis.md)
 
 RUN is the folder of a finished run, or a folder below which runs lie.
 
@@ -37,15 +46,17 @@ examples:
   bench export lm-eval --tasks iiw_400 -o lm_eval_tasks
   bench export prompts --tasks flickr8k_expert --metrics clair -o prompts.jsonl
   bench export runs --push_to_hub me/caption-results --samples
+  bench export hub trained --to me/captioner --dry_run
+  bench export data made --format webdataset --output shards
 
 More: docs/interchange.md"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.usage = "bench export [FORMAT] RUN [RUN ...] [-o PATH] [--push_to_hub OWNER/NAME] [...]"
+    parser.usage = "bench export [FORMAT] RUN|FOLDER [...] [-o PATH] [--to OWNER/NAME] [...]"
     parser.epilog = _EPILOG
-    parser.add_argument("inputs", nargs="*", metavar="[FORMAT] RUN", help=f"{', '.join(FORMATS)}; and runs")
+    parser.add_argument("inputs", nargs="*", metavar="[FORMAT] RUN", help=f"{_ALL}; and runs")
     parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="file to write; for lm-eval a folder")
     parser.add_argument(
         "--tasks", nargs="+", metavar="NAME", help="with lm-eval, pairs and prompts: export these tasks instead of runs"
@@ -77,11 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OWNER/NAME",
         help="put the flat table on the Hugging Face hub as a data set, with a card",
     )
+    parser.add_argument("--to", metavar="OWNER/NAME", help="with hub: the model's repository there")
+    parser.add_argument("--dry_run", action="store_true", help="with hub: list what would be sent")
+    parser.add_argument("--format", choices=export_folder.SHARDS, help="with data: the format of the shards")
     parser.add_argument(
         "--private",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="whether a data set that is made there is private (it is)",
+        help="whether a repository that is made there is private (it is)",
     )
     parser.add_argument(
         "--samples",
@@ -92,6 +106,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the export; exit code 1 if a run could not be read (the others are written)."""
+    if options.inputs and options.inputs[0] in export_folder.FORMATS:
+        return export_folder.export_folder(options)
     fmt, places = _split(options)
     if options.tasks:
         return _export_lm_eval(options) if fmt == "lm-eval" else _export_wanted(options, options.inputs[0])
@@ -133,7 +149,7 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
         first = options.inputs[0] if options.inputs else ""
         raise UsageError(
             f"bench export: the first argument is a format, not '{first}'.{did_you_mean(first, FORMATS)}",
-            f"Formats: {', '.join(FORMATS)}. Without one, --push_to_hub OWNER/NAME is needed.",
+            f"Formats: {_ALL}. Without one, --push_to_hub OWNER/NAME is needed.",
         )
     of_tasks = (
         (
@@ -144,6 +160,7 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
         for option, formats in _OF_TASKS.items()
     )
     refuse(
+        (options.to or options.dry_run or options.format, "--to and --dry_run go with 'hub', --format with 'data'"),
         (fmt and not options.output, f"bench export {fmt}: -o PATH is missing"),
         *of_tasks,
         (fmt in WANTED and not options.tasks, f"{fmt}: no task was named", f"bench export {fmt} --tasks NAME -o FILE"),

@@ -13,8 +13,9 @@ _EPILOG = """\
 RECIPE is a YAML file, or the name of a pipeline that ships ('bench make --list'); its keys: docs/data_synthesis.md.
 DATA is a folder of images, a table of rows (jsonl, json, csv, parquet) with 'image' or texts, a folder as DCI is
 distributed, or the name of a task.
-OUTPUT gets the data (rows.jsonl, or a folder laid out as DCI's), report.md and report.json. Results of stages are
-cached in the store: the same call resumes an interrupted one, and after a change computes only what is new.
+OUTPUT gets the data (rows.jsonl, or a folder laid out as DCI's), their images, provenance.json (what made them),
+report.md and report.json. Results of stages are cached in the store: the same call resumes an interrupted one, and
+after a change computes only what is new.
 
 examples:
   bench make --list

@@ -6,12 +6,12 @@ tokens, and faults that can be switched on. ``Hub.environment`` is what a proces
 
 from __future__ import annotations
 
+import base64
 import fnmatch
 import hashlib
 import json
 import os
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -84,6 +84,14 @@ class Repository:
     gated: bool = False
     private: bool = False
 
+    def commit(self, files: dict[str, File], branch: str = "main", called: str = "") -> str:
+        """Make files the whole content of a branch, and return the commit."""
+        content = "".join(f"{path} {file.oid}\n" for path, file in files.items())
+        commit = called or _sha1(f"{self.kind} {self.name}\n{content}".encode())
+        self.commits[commit] = files
+        self.branches[branch] = commit
+        return commit
+
     def info(self, commit: str) -> dict[str, Any]:
         siblings = [{"rfilename": name, "size": file.size, "blobId": file.oid, **(
             {"lfs": {"sha256": file.sha256, "size": file.size, "pointerSize": 134}} if file.is_large else {}
@@ -116,7 +124,7 @@ class Hub:
     Attributes:
         address: Its address.
         requests: ``METHOD /path?query`` of each request, in order.
-        tokens: Token to the names of repositories that it may read, however gated or private.
+        tokens: Token to the names of repositories that it may read, however gated or private, and write.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -151,20 +159,17 @@ class Hub:
         for path in sorted(folder.rglob("*")):
             inside = path.relative_to(folder)
             if path.is_file() and not any(part.startswith(".") for part in inside.parts):
-                files[inside.as_posix()] = self._keep(path)
+                files[inside.as_posix()] = self.keep(path.read_bytes())
         repository = self.repositories.setdefault((kind, name), Repository(name, kind))
         repository.gated, repository.private = gated, private
-        content = "".join(f"{path} {file.oid}\n" for path, file in files.items())
-        commit = commit or _sha1(f"{kind} {name}\n{content}".encode())
-        repository.commits[commit] = files
-        repository.branches[branch] = commit
-        return commit
+        return repository.commit(files, branch, commit)
 
-    def _keep(self, path: Path) -> File:
-        digest = File(path).sha256
+    def keep(self, content: bytes) -> File:
+        """Return the file of a content, which is kept once."""
+        digest = hashlib.sha256(content).hexdigest()
         if digest not in self.blobs:
             kept = self._folder / digest
-            shutil.copyfile(path, kept)
+            kept.write_bytes(content)
             self.blobs[digest] = File(kept)
         return self.blobs[digest]
 
@@ -216,9 +221,10 @@ def served_hub(folder: Path) -> Iterator[Hub]:
 
 
 _API = re.compile(
-    r"/api/(?P<kind>model|dataset)s/(?P<name>[\w.-]+(?:/(?!(?:revision|tree|commits|discussions|paths-info|auth-check)(?:/|$))"
+    r"/api/(?P<kind>model|dataset)s/(?P<name>[\w.-]+(?:/(?!(?:revision|tree|commits|discussions|paths-info|auth-check|preupload|commit)(?:/|$))"
     r"[\w.-]+)?)(?:/(?P<call>[a-z-]+)(?:/(?P<rest>.+))?)?"
 )
+_LARGE_FILES = re.compile(r"/(?:datasets/)?[\w.-]+/[\w.-]+\.git/info/lfs/objects/batch")
 _FILE = re.compile(r"/(?P<kind>datasets/)?(?P<name>[\w.-]+(?:/[\w.-]+)?)/resolve/(?P<rest>.+)")
 
 
@@ -235,6 +241,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def do_POST(self) -> None:
+        self._answer()
+
+    def do_PUT(self) -> None:
         self._answer()
 
     def _answer(self) -> None:
@@ -257,6 +266,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._token = token
         if path.startswith("/large/"):
             return self._content(self.hub.blobs[path.removeprefix("/large/")], {})
+        if path.startswith("/upload/"):
+            self.hub.keep(self._body)
+            return self._send(200, b"", {})
+        if self.command == "POST" and path in ("/api/repos/create", "/api/validate-yaml"):
+            return self._create() if path.endswith("create") else self._json({"errors": [], "warnings": []})
+        if _LARGE_FILES.fullmatch(path):
+            wanted = json.loads(self._body)["objects"]
+            places = [{"upload": {"href": f"{self.hub.address}/upload/{entry['oid']}"}} for entry in wanted]
+            return self._json({"objects": [{**e, "actions": p} for e, p in zip(wanted, places, strict=True)]})
         if (asked := _API.fullmatch(path)) and (repository := self._repository(asked["kind"], asked["name"])):
             return self._describe(repository, asked["call"] or "revision", asked["rest"] or "")
         if asked:
@@ -295,11 +313,41 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(404, "RevisionNotFound", f"Invalid rev id: {first}")
         return None
 
+    def _create(self) -> None:
+        asked = json.loads(self._body)
+        name, kind = f"{asked['organization']}/{asked['name']}", asked.get("type", "model")
+        if not self._token:
+            return self._refuse(401, "", "Invalid username or password.")
+        if (kind, name) not in self.hub.repositories:
+            is_private = asked.get("private", asked.get("visibility") == "private")
+            self.hub.repositories[kind, name] = Repository(name, kind, private=is_private)
+            self.hub.tokens[self._token].add(name)
+        return self._json({"url": f"{self.hub.address}/{'datasets/' * (kind == 'dataset')}{name}", "name": name})
+
+    def _take(self, repository: Repository) -> None:
+        """Commit files that were sent, or are among those that were sent before."""
+        files = dict(repository.commits.get(repository.branches.get("main", ""), {}))
+        for line in map(json.loads, self._body.splitlines()):
+            sent = line["value"]
+            if line["key"] == "file":
+                files[sent["path"]] = self.hub.keep(base64.b64decode(sent["content"]))
+            elif line["key"] == "lfsFile":
+                files[sent["path"]] = self.hub.blobs[sent["oid"]]
+        commit = repository.commit(files)
+        address = f"{self.hub.address}/{'datasets/' * (repository.kind == 'dataset')}{repository.name}/commit/{commit}"
+        self._json({"commitUrl": address, "commitOid": commit, "success": True})
+
     def _describe(self, repository: Repository, call: str, rest: str) -> None:
         if call == "auth-check":
             return self._refuse_gated(repository) or self._json({})
         if call == "discussions":
             return self._json({"discussions": [], "count": 0, "start": 0})
+        if call == "preupload":
+            asked = json.loads(self._body)["files"]
+            modes = [(file["path"], "lfs" if file["size"] >= LARGE else "regular") for file in asked]
+            return self._json({"files": [{"path": p, "uploadMode": m, "shouldIgnore": False} for p, m in modes]})
+        if call == "commit":
+            return self._take(repository)
         if (at := self._commit(repository, rest or "main")) is None:
             return None
         commit, folder = at

@@ -86,6 +86,8 @@ TOLD = {
     r"explain .*--metric (aloha|dcscore)": "tests/cli/test_explain.py",
     r"export (pairs|prompts) ": "tests/cli/test_export_wanted.py",
     r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
+    r"export hub ": "tests/hub/test_publishing.py",
+    r"export data ": "tests/recipes/data_synthesis/test_exporting.py",
     r"import ": "tests/cli/test_import.py",
     r"score mine.jsonl --metrics clip_s": "needs weights; tests/cli/test_score.py with others",
     r"score (cands|results).json --references": "tests/cli/test_score.py, with other weights",
@@ -118,6 +120,7 @@ EXAMPLES = {
     "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
     "plots.md": {"agreement_figure": "here"},
     "interchange.md": {"load_dataset": "needs the hub"},
+    "recipes.md": {"AutoProcessor": "tests/recipes/training/test_captioner_recipes.py"},
     "recorded.md": {"my_score": "tests/cli/test_export_wanted.py"},
     "scale.md": {"RayExecutor(": "needs a cluster; tests/benchmarks/scale with one of this machine"},
 }

@@ -3,7 +3,8 @@
 With a GPT-2 that attends to it, it is a vision-encoder-decoder of transformers: CLIP's hidden states before the last
 norm, a projection to the width, a BERT without words, and the decoder. The layout of folders is that of the released
 captioners of the same group: ``encoder.vision_encoder``, ``encoder.vis_enc_to_enc_proj``, ``encoder.encoder``,
-``decoder``. Sources: Sarto et al. 2024 (PAC-S++), section 4 and equation 15; Moratelli et al. 2024, aimagelab/DiCO.
+``decoder``. As transformers has no such encoder, this file goes with trained weights: imported, it makes the encoder
+known. Sources: Sarto et al. 2024 (PAC-S++), section 4 and equation 15; Moratelli et al. 2024, aimagelab/DiCO.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+    VisionEncoderDecoderConfig,
+    VisionEncoderDecoderModel,
+)
 from transformers.modeling_outputs import BaseModelOutput
 
 
@@ -78,7 +86,22 @@ class GridEncoder(PreTrainedModel):
         return BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
 
 
-def register() -> None:
-    """Register it with the library, so that folders with such an encoder are read like all others."""
-    AutoConfig.register(GridEncoderConfig.model_type, GridEncoderConfig, exist_ok=True)
-    AutoModel.register(GridEncoderConfig, GridEncoder, exist_ok=True)
+AutoConfig.register(GridEncoderConfig.model_type, GridEncoderConfig, exist_ok=True)
+AutoModel.register(GridEncoderConfig, GridEncoder, exist_ok=True)
+
+
+class GridCaptionerConfig(VisionEncoderDecoderConfig):
+    """The library's, under a name that leads ``trust_remote_code`` to this file."""
+
+
+class GridCaptioner(VisionEncoderDecoderModel):
+    """The library's, of the same configuration."""
+
+    config_class = GridCaptionerConfig
+
+
+AUTO_MAP = {
+    "AutoConfig": "grid_encoder.GridCaptionerConfig",
+    "AutoModelForImageTextToText": "grid_encoder.GridCaptioner",
+}
+"""In the configuration of a folder that holds this file: what loads it."""

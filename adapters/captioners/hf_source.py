@@ -35,9 +35,7 @@ def find_captioner(pretrained: str, revision: str | None, trust_remote_code: boo
         values, _ = PreTrainedConfig.get_config_dict(source.path, revision=source.revision)
     kind = values.get("model_type")
     if kind == "vision-encoder-decoder":
-        from .grid_encoder import register
-
-        register()
+        from . import grid_encoder  # noqa: F401 - which makes its encoder known
     native = kind in (*MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, *_AS_LANGUAGE_MODELS)
     if not native and not values.get("auto_map"):
         raise AdapterError(

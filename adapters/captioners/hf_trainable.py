@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,12 @@ class _TrainableMethods:
         self._keeps_logits = "logits_to_keep" in inspect.signature(self._model.forward).parameters
 
     def write(self, folder: Path) -> Alias:
+        if hasattr(getattr(self._model, "encoder", None), "grid"):
+            from . import grid_encoder
+
+            self._model.config.auto_map = grid_encoder.AUTO_MAP
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(grid_encoder.__file__, folder / "grid_encoder.py")
         self._model.save_pretrained(folder)
         self._captioner.processor.save_pretrained(folder)
         return {"adapter": "hf", "pretrained": f"./{folder.name}", **self._captioner.asking}

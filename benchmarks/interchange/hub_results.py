@@ -15,6 +15,7 @@ import yaml
 
 from ...atomic_files import temporary_folder
 from ...errors import DataError
+from ...hub import upload
 from ...rows import BadRow
 from ..records.task_run import TaskRun
 from ..tables.export_rows import COLUMNS, to_arrow
@@ -79,32 +80,10 @@ def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool)
     Raises:
         DataError: There is no token, or the hub cannot be reached or refuses.
     """
-    from huggingface_hub import HfApi, get_token
-
-    if get_token() is None:
-        raise DataError(
-            f"--push_to_hub {repository}: no token of the Hugging Face hub was found",
-            "Run 'hf auth login', or set HF_TOKEN to a token that may write.",
-        )
     with temporary_folder() as folder:
         without = write_dataset(runs, folder, repository, samples)
-        try:
-            api = HfApi()
-            api.create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
-            commit = api.upload_folder(
-                repo_id=repository,
-                repo_type="dataset",
-                folder_path=folder,
-                commit_message=f"Results of {len(runs)} runs by capbench",
-            )
-        except Exception as error:
-            # The client has no common base class for its errors: refusals, timeouts, offline mode, invalid names.
-            raise DataError(
-                f"--push_to_hub {repository}: {type(error).__name__}: {error}",
-                "Check that the hub is reachable (HF_ENDPOINT, HF_HUB_OFFLINE) and that the token may write. "
-                "-o writes the same table to a file.",
-            ) from error
-    return str(commit.commit_url), without
+        files: dict[str, Path | bytes] = {path.name: path for path in sorted(folder.iterdir())}
+        return upload(repository, "dataset", files, private, f"Results of {len(runs)} runs by capbench"), without
 
 
 def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, Any]]) -> str:

@@ -26,12 +26,13 @@ from ...benchmarks.statistics.influence import Spread
 from ...benchmarks.statistics.paired import difference, paired_means
 from ...errors import BenchError, UsageError, counted
 from ...metrics import metrics as known_metrics
+from ...paths import without_folders
 from ...progress import Progress, silent
 from ..training.judging import markdown_table, with_interval
 from .contract import PipelineRow, RowFile, StageFacts
 from .schema import JudgingSettings, LoadedPipeline, SynthesisPipeline
 from .sources import SourceRows
-from .writing import path_from, value_at
+from .writing import image_below, value_at
 
 _BESIDE = ("references", "boxes", "objects")
 """Values of rows that metrics use in addition to the text and the image."""
@@ -280,7 +281,7 @@ class Report:
         for row in islice(self.rows, _EXAMPLES):
             lines += [f"### {row.id}", ""]
             if row.image is not None:
-                lines += [f"![{row.id}]({quote(path_from(row.image, folder))})", ""]
+                lines += [f"![{row.id}]({quote(image_below(folder, row))})", ""]
             for name, key in judging.texts.items():
                 lines += [f"- **{name}**: {_one_line(text)}" for text in _texts(value_at(row, key))[:_EXAMPLES]]
             for record in row.provenance:
@@ -292,9 +293,9 @@ class Report:
 
 def write_report(report: Report, folder: Path) -> None:
     """Write ``report.json`` and ``report.md``."""
-    values = json.dumps(report.to_values(), indent=1, ensure_ascii=False)
+    values = json.dumps(without_folders(report.to_values()), indent=1, ensure_ascii=False)
     write_whole(folder / f"{REPORT}.json", values + "\n")
-    write_whole(folder / f"{REPORT}.md", report.to_markdown(folder))
+    write_whole(folder / f"{REPORT}.md", without_folders(report.to_markdown(folder)))
 
 
 def _of_lengths(table: Sequence[Row]) -> list[str]:

@@ -24,6 +24,7 @@ from ...progress import Progress, silent
 from ..training.schema import ModelChoice, Strict, validated
 from . import contract
 from .contract import ROLES, NotGenerated, PipelineModels, PipelineRow, RowFile, Stage, StageFacts
+from .provenance import shared_records, write_provenance
 from .report import Report, judged, lengths, require_judges, write_report
 from .schema import LoadedPipeline
 from .sources import SourceRows, read_input, with_digests
@@ -195,6 +196,7 @@ class Synthesis:
         work: Holds results of workers until they are cached.
         executor: Runs shards; None is this process.
         progress: Returns a reporter for a stage.
+        producers: Stage that ran to what decides its results: its settings, and the fingerprints of its models.
     """
 
     stages: list[Stage]
@@ -204,6 +206,7 @@ class Synthesis:
     work: Path
     executor: Executor | None
     progress: Progress
+    producers: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]], init=False)
 
     def run(self, source: RowFile) -> Iterator[tuple[StageFacts, RowFile]]:
         """Yield the statistics and the output rows of each stage; files of earlier rows are removed.
@@ -234,7 +237,7 @@ class Synthesis:
     def _through(self, stage: Stage, source: RowFile, facts: StageFacts) -> Iterator[PipelineRow]:
         """Yield the output rows of a stage, from the cache if possible."""
         models = {role: self.models[role].fingerprint() for role in stage.roles}
-        producer = {"making": stage.fingerprint(), "models": models}
+        producer = self.producers[stage.name] = {"making": stage.fingerprint(), "models": models}
         passing = self._make_missing(stage, producer, source, facts)
         for rows, keys, known in self._windows(stage, source, producer):
             for row, key in zip(rows, keys, strict=True):
@@ -421,7 +424,9 @@ def make(call: SynthesisCall, output: Path, on_stage: Callable[[StageFacts], obj
             facts.append(fact)
             on_stage(fact)
             rows = produced
-        result = write_output(rows, pipeline.output, output)
+        shared = shared_records(rows, [stage.name for stage in stages])
+        result = write_output(rows, pipeline.output, output, shared)
+        write_provenance(output, pipeline, synthesis.producers, shared, Path(call.data).expanduser())
         table, remarks = judged(pipeline, rows, store.path, progress)
         report = Report(call.loaded, source, count, facts, rows, lengths(pipeline.judged, rows), table, remarks, result)
         write_report(report, output)

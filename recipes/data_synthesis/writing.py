@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ...adapters.images.handles import image_suffix
@@ -14,6 +15,7 @@ from ...atomic_files import write_whole, written_whole
 from ...errors import DataError
 from ...tasks.dci.mask_texts import BASE, entry_key
 from .contract import PipelineRow
+from .provenance import Shared, own_records
 from .schema import Output
 from .sources import file_name
 
@@ -50,8 +52,16 @@ def claim(output: Path, mark: str, owner: str, kind: str) -> None:
     write_whole(path, f"{owner}\n")
 
 
-def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Path:
-    """Write rows, and return the file or folder.
+def write_output(
+    rows: Iterable[PipelineRow], output: Output, folder: Path, shared: Shared = MappingProxyType({})
+) -> Path:
+    """Write rows and, below the folder, their images; return the file or folder.
+
+    Args:
+        rows: The rows.
+        output: What is written.
+        folder: Where.
+        shared: What records of the rows leave out.
 
     Raises:
         DataError: A row lacks a value of the output.
@@ -59,22 +69,22 @@ def write_output(rows: Iterable[PipelineRow], output: Output, folder: Path) -> P
     """
     folder.mkdir(parents=True, exist_ok=True)
     if output.form == "dci":
-        return _write_dci(rows, output, folder)
+        return _write_dci(rows, output, folder, shared)
     path = folder / "rows.jsonl"
     with written_whole(path) as draft, draft.open("w", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(_values(row, output, folder), ensure_ascii=False)}\n" for row in rows)
+        file.writelines(f"{json.dumps(_values(row, output, folder, shared), ensure_ascii=False)}\n" for row in rows)
     return path
 
 
-def _values(row: PipelineRow, output: Output, folder: Path) -> dict[str, Any]:
+def _values(row: PipelineRow, output: Output, folder: Path, shared: Shared) -> dict[str, Any]:
     values: dict[str, Any] = {"id": row.id}
     if row.image is not None:
-        values["image"] = path_from(row.image, folder)
+        values["image"] = image_below(folder, row)
     for column, key in output.columns.items():
         value = value_at(row, key)
         value = [value] if column in _LISTS and isinstance(value, str) else value
         values[column] = _write_images(row, value, folder) if column == "further_images" else value
-    return {**values, "provenance": list(row.provenance)}
+    return {**values, "provenance": own_records(row, shared)}
 
 
 def value_at(row: PipelineRow, key: str) -> Any:
@@ -101,17 +111,37 @@ def _write_images(row: PipelineRow, encoded: Sequence[str], folder: Path) -> lis
         path = folder / "further_images" / f"{file_name(row.id)}-{number}{image_suffix(content)}"
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
-        names.append(path_from(path, folder))
+        names.append(path.relative_to(folder).as_posix())
     return names
 
 
-def path_from(path: Path, folder: Path) -> str:
-    """Return a path relative to a folder that contains it, else absolute."""
-    whole = folder.absolute()
-    return path.relative_to(whole).as_posix() if path.is_relative_to(whole) else str(path.absolute())
+def image_below(folder: Path, row: PipelineRow) -> str:
+    """Return the path of a row's image in a folder, which can then be moved.
+
+    An image of another folder is put into ``images``, under its hash.
+    """
+    whole, image = folder.absolute(), row.file
+    if not image.is_relative_to(whole):
+        image = whole / "images" / f"{row.image_digest.split(':')[1].strip()[:16]}{image.suffix.lower()}"
+        if not image.exists():
+            image.parent.mkdir(exist_ok=True)
+            _put(row.file, image)
+    return image.relative_to(whole).as_posix()
 
 
-def _write_dci(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Path:
+def _put(image: Path, target: Path) -> None:
+    """Put an image where its copy belongs; a hard link, where the file system has them, takes no space."""
+    if target.exists() and target.samefile(image):
+        return
+    target.unlink(missing_ok=True)
+    try:
+        target.hardlink_to(image.resolve())
+    except OSError:
+        with written_whole(target) as draft:
+            shutil.copyfile(image, draft)
+
+
+def _write_dci(rows: Iterable[PipelineRow], output: Output, folder: Path, shared: Shared) -> Path:
     for name in ("photos", "complete"):
         (folder / name).mkdir(exist_ok=True)
     names: list[str] = []
@@ -119,15 +149,13 @@ def _write_dci(rows: Iterable[PipelineRow], output: Output, folder: Path) -> Pat
         if row.image is None:
             raise DataError(f"row {row.id} has no image, which DCI's folder requires", "Give images with --data.")
         photo = f"{file_name(row.id)}{row.image.suffix}"
-        target = folder / "photos" / photo
-        if not target.exists() or not target.samefile(row.image):
-            shutil.copyfile(row.image, target)
+        _put(row.image, folder / "photos" / photo)
         content = {
             "image": photo,
             **{key: row.values[key] for key in _PERHAPS_OF_DCI if key in row.values},
             "mask_data": _described_masks(row),
             **{key: value_at(row, key) for key in OF_DCI[1:]},
-            "provenance": list(row.provenance),
+            "provenance": own_records(row, shared),
         }
         names.append(f"{file_name(row.id)}.json")
         write_whole(folder / "complete" / names[-1], json.dumps(content, ensure_ascii=False))

@@ -15,14 +15,14 @@ from ...atomic_files import write_whole
 from ...benchmarks.records.reading import read_task_run
 from ...errors import AdapterError, BenchError, MetricError, UsageError, as_one
 from ...permissions import Permissions, permit
-from ...rows import BadRow, load_json, read_rows
+from ...rows import load_json
 from ..data_synthesis import synthesis
 from ..data_synthesis.contract import StageFacts
 from ..data_synthesis.schema import SynthesisPipeline
 from ..data_synthesis.synthesis import RecipeCall, SynthesisCall
 from ..data_synthesis.writing import claim
 from ..training import execution as training
-from ..training.contract import TrainingCall, start_of, with_start
+from ..training.contract import TrainingCall
 from ..training.history import StepReport
 from ..training.judging import JudgedRun, judged, require_judges
 from ..training.processes import TrainingProcesses
@@ -222,17 +222,16 @@ def run_loop(call: LoopCall, output: Path, reporter: LoopReporter = LoopReporter
                 pass
     turns: list[LoopTurn] = []
     captioner = loop.captioner
-    with permit(with_start(start_of(call.loaded.recipe().recipe))):
-        for number, folder in enumerate(folders):
-            call.processes.wait()
-            is_left = not (folder / FINISHED).is_file()
-            if is_left:
-                _run_turn(call, captioner, folder, f"turn {number} of {loop.turns}", reporter)
-            captioner = str(folder) if number else captioner
-            call.processes.wait()
-            turns.append(_finished(call, folder, number))
-            if is_first and (is_left or number == loop.turns):
-                write_report(call.loaded, turns, output)
+    for number, folder in enumerate(folders):
+        call.processes.wait()
+        is_left = not (folder / FINISHED).is_file()
+        if is_left:
+            _run_turn(call, captioner, folder, f"turn {number} of {loop.turns}", reporter)
+        captioner = str(folder) if number else captioner
+        call.processes.wait()
+        turns.append(_finished(call, folder, number))
+        if is_first and (is_left or number == loop.turns):
+            write_report(call.loaded, turns, output)
     return turns
 
 
@@ -252,11 +251,7 @@ def _run_turn(call: LoopCall, captioner: str, folder: Path, name: str, reporter:
     trained_captioner = captioner
     if folder.name != "turn-0":
         result, rows = call.processes.of_first(made)
-        # The rows name images that the pipeline was allowed to read; that permission ended with the pipeline.
-        images = (row.get("image") for row in read_rows(result) if not isinstance(row, BadRow))
-        seen = {(result.parent / image).parent for image in images if image is not None}
-        with permit(Permissions(folders=tuple(sorted(seen)))):
-            trained = training.run_recipe(call.training(result), folder, reporter.step, {}, judge=False)
+        trained = training.run_recipe(call.training(result), folder, reporter.step, {}, judge=False)
         remarks, trained_captioner = trained.remarks, str(folder.absolute())
     if not call.processes.is_first:
         return

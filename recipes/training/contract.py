@@ -16,7 +16,6 @@ from ...adapters.contracts import Alias, TrainableEncoder, TrainableModel
 from ...adapters.peft_weights import quiet_peft
 from ...errors import UsageError
 from ...metrics import metrics
-from ...permissions import Permissions
 from ...progress import Progress, silent
 from ...registry import Registry
 from .history import History, Tracker, TrackerName
@@ -55,12 +54,6 @@ def start_of(recipe: Recipe) -> ModelSpec:
         f"model: folder '{name}' is missing; recipe '{name}' makes it.",
         f"Run 'bench train {name} --output {name}'; or set another: --set model.name=FOLDER.",
     )
-
-
-def with_start(start: ModelSpec) -> Permissions:
-    """Return the permission to read the folders of the start model, which a result with LoRA names."""
-    named = (Path(value).expanduser() for value in start.arguments.values() if isinstance(value, str))
-    return Permissions(folders=tuple(path for path in named if path.is_dir()))
 
 
 @dataclass(frozen=True)
@@ -271,25 +264,25 @@ class Trainer(ABC):
         return torch.autocast(self._trainable.device.type, lower) if lower else nullcontext()
 
     def write(self, folder: Path) -> Alias:
-        """Write the result below a folder, and return its alias; the model cannot be used afterwards."""
+        """Write the result below a folder, and return its alias; the model cannot be used afterwards.
+
+        Of factors of peft over a model of the hub these alone are written, and the alias names that model with its
+        commit. Over a model that lies on this machine they are merged into it, as nobody else has that one.
+        """
         self.module.eval()
         place = folder / WEIGHTS
-        if self._peft is not None and self.recipe.result == "own" and "peft" not in self._spec.arguments:
+        is_beside = not self._spec.is_local and "peft" not in self._spec.arguments
+        if self._peft is not None and self.recipe.result == "own" and is_beside:
+            pinned = self._spec.pinned()
             for config in self._peft.peft_config.values():
+                config.revision = pinned.get("revision")
                 # A set has another order in each process.
                 if not isinstance(config.target_modules, str):
                     config.target_modules = sorted(config.target_modules)
             self._peft.save_pretrained(place)
             # A template; the card of the folder says what was trained.
             (place / "README.md").unlink(missing_ok=True)
-            # Paths are absolute, so that they are valid in any folder.
-            arguments = {
-                key: str(path.resolve())
-                if isinstance(value, str) and (path := Path(value).expanduser()).exists()
-                else value
-                for key, value in self._spec.arguments.items()
-            }
-            return {"adapter": self._spec.adapter, **arguments, "peft": f"./{WEIGHTS}"}
+            return {"adapter": self._spec.adapter, **self._spec.arguments, **pinned, "peft": f"./{WEIGHTS}"}
         if self.recipe.result == "pac" and isinstance(self._trainable, TrainableEncoder):
             from ...adapters.encoders.pac import write_pac
 

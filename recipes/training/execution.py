@@ -16,8 +16,9 @@ from ...access import require_permitted
 from ...adapters.aliases import ALIAS_FILE, resolve_model
 from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
 from ...errors import UsageError
-from ...permissions import permit, runs_code
-from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers, with_start
+from ...paths import without_folders
+from ...permissions import runs_code
+from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers
 from .history import StepReport, draw_history, read_history
 from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
 
@@ -144,25 +145,30 @@ def run_recipe(
     state = trainer.train(folder, on_step, fingerprint)
     if not call.processes.is_first:
         return TrainingResult([])
-    write_whole(folder / RECIPE, recipe.model_dump_json(indent=2) + "\n")
+    values = recipe.model_dump(mode="json")
+    values["model"]["arguments"] |= start.pinned()
+    _write_json(folder / RECIPE, values)
     remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
     if why := draw_history(folder, recipe.recipe):
         remarks.append(f"no figure of the losses: {why}")
     _write_result(trainer, folder)
     scores, sensitivity, shared = list[Row](), list[Row](), _shared(call, options)
     if judge and recipe.judge:
-        with permit(with_start(start)):
-            both = {"before": start, "after": resolve_model(str(folder))}
+        both = {"before": start, "after": resolve_model(str(folder))}
         runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
         scores = compared(runs["before"], runs["after"], trainer.rewarded)
     if judge and recipe.probe is not None and trainer.rewarded:
         sensitivity = sensitivities(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
-        write_whole(folder / SENSITIVITY, json.dumps(sensitivity, indent=2) + "\n")
+        _write_json(folder / SENSITIVITY, sensitivity)
     seconds = sum(line.get("seconds", 0.0) for line in read_history(folder))
-    card = model_card(call.loaded, folder.name, trainer, state, seconds, scores, sensitivity)
-    write_whole(folder / SCORES, json.dumps(scores, indent=2) + "\n")
-    write_whole(folder / CARD, card)
+    card = model_card(call.loaded, folder, trainer, state, seconds, scores, sensitivity)
+    _write_json(folder / SCORES, scores)
+    write_whole(folder / CARD, without_folders(card))
     return TrainingResult(scores, remarks)
+
+
+def _write_json(file: Path, values: object) -> None:
+    write_whole(file, json.dumps(without_folders(values), indent=2) + "\n")
 
 
 def _write_result(trainer: Trainer, folder: Path) -> None:

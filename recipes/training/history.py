@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from ...atomic_files import write_whole
 from ...errors import DataError, UsageError, extra
+from ...paths import without_folders
 
 FILE, FIGURE = "metrics.jsonl", "loss.svg"
 TrackerName: TypeAlias = Literal["wandb", "trackio", "tensorboard"]
@@ -92,7 +93,7 @@ class Tracker:
                 kind(folder.name, folder) if kind.requires_logging_directory else kind("capbench", name=folder.name)
             )
             self._run.start()
-            self._run.store_init_configuration(_flat(settings))
+            self._run.store_init_configuration(_flat(without_folders(settings)))
         except Exception as error:
             # Trackers have no common base class for their errors: no key, no network, a name that is taken.
             raise DataError(f"not logged to {name}: {type(error).__name__}: {error}") from error

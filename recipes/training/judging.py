@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...adapters.aliases import ModelSpec
+from ...adapters.checkpoint_identity import checkpoint_identity
 from ...benchmarks.api import evaluate
 from ...benchmarks.comparing.comparison import changes
 from ...benchmarks.inputs.settings import read_metric, split_metrics
@@ -16,8 +17,9 @@ from ...benchmarks.records.task_run import TaskRun
 from ...benchmarks.running.plan import resolve_call
 from ...benchmarks.tables.results import result_rows
 from ...metrics import metrics
+from ...rows import load_json
 from .checkpoints import TrainingState
-from .contract import Trainer, start_of
+from .contract import WEIGHTS, Trainer, start_of
 from .schema import JudgeTask, LoadedRecipe
 
 if TYPE_CHECKING:
@@ -203,7 +205,7 @@ def side_by_side(before: Sequence[Row], after: Sequence[Row]) -> list[Row]:
 
 def model_card(
     loaded: LoadedRecipe,
-    name: str,
+    folder: Path,
     trainer: Trainer,
     state: TrainingState,
     seconds: float,
@@ -214,20 +216,21 @@ def model_card(
 
     Args:
         loaded: The recipe.
-        name: Name of the result.
+        folder: The result's.
         trainer: Its trainer.
         state: The final state.
         seconds: Duration of all steps.
         scores: Before and after; see ``compared``.
         sensitivity: Of the reward's metrics; see ``sensitivities``.
     """
-    recipe, counts = loaded.recipe, trainer.rows.counts()
+    recipe, counts, name = loaded.recipe, trainer.rows.counts(), folder.name
+    library, loading = _library(folder / WEIGHTS)
     versions = {name: package.version for name in _LIBRARIES for package in distributions(name=name)}
     kept = f"step {state.best_step}, {recipe.stop.in_words} {state.best:.4f}" if (
         recipe.stop.keep == "best" and state.best is not None
     ) else "the last"  # fmt: skip
     lines = [
-        *_front_matter(loaded, name, scores),
+        *_front_matter(loaded, name, library, scores),
         f"# {name}",
         "",
         *([recipe.description, ""] if recipe.description else []),
@@ -235,11 +238,12 @@ def model_card(
         f"    bench run --model {name} --task TASK",
         "",
         f"- **Method**: {recipe.paper or recipe.recipe}",
-        f"- **Start**: {trainer.name}; {trainable_count(trainer):,} trainable parameters.",
+        f"- **Start**: {_start(start_of(recipe))}; {trainable_count(trainer):,} trainable parameters.",
         f"- **Data**: {', '.join(f'{count:,} {kind}' for kind, count in counts.items() if count)}; "
         f"hash {trainer.rows.digest()[:16]} (names and texts, not pixels).",
         f"- **Steps**: {state.step:,} in {seconds:,.0f} s ({state.ended}); weights kept: {kept}. Seed {recipe.seed}.",
         *_reward(trainer.rewarded, scores),
+        *loading,
         f"- **Made with**: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         "",
         *_table(scores),
@@ -249,8 +253,37 @@ def model_card(
     return "\n".join(lines)
 
 
-def _front_matter(loaded: LoadedRecipe, name: str, scores: Sequence[Row]) -> list[str]:
-    """Return the lines that the hub reads: the base model, and the values after the training."""
+def _start(spec: ModelSpec) -> str:
+    """Return a model by name, with its commit or the hash of its files."""
+    pretrained = str(spec.arguments.get("pretrained", ""))
+    if pinned := spec.pinned():
+        return f"{spec.name}, commit {pinned['revision']} of {pretrained}"
+    if Path(pretrained).expanduser().is_dir():
+        return f"{Path(spec.name).name}, {checkpoint_identity(pretrained, None)['checkpoint']}"
+    return spec.name
+
+
+def _library(weights: Path) -> tuple[str | None, list[str]]:
+    """Return the library that loads weights, as the hub calls it, and the card's line on it; None if it is capbench."""
+    config = weights / "config.json"
+    if (weights / "adapter_config.json").is_file():
+        return "peft", ["- **Loads with**: peft's `PeftModel.from_pretrained`, over the start model."]
+    if (weights / "open_clip_config.json").is_file():
+        return "open_clip", ["- **Loads with**: open_clip: `local-dir:FOLDER/weights`, or `hf-hub:OWNER/NAME`."]
+    if not config.is_file():
+        return None, []
+    values = load_json(config)
+    kind, more = values["architectures"][0], ""
+    is_pair = values["model_type"] == "vision-encoder-decoder"
+    processor = "`AutoImageProcessor` and `AutoTokenizer`" if is_pair else "`AutoProcessor`"
+    if values.get("auto_map"):
+        kind = "AutoModelForImageTextToText"
+        more = ", with `trust_remote_code=True`: `grid_encoder.py` beside the weights is the code of its encoder"
+    return "transformers", [f"- **Loads with**: transformers' `{kind}`, {processor}{more}."]
+
+
+def _front_matter(loaded: LoadedRecipe, name: str, library: str | None, scores: Sequence[Row]) -> list[str]:
+    """Return the lines that the hub reads: library, base model, and the values after the training."""
     from huggingface_hub import EvalResult, ModelCardData
 
     start = start_of(loaded.recipe)
@@ -270,6 +303,7 @@ def _front_matter(loaded: LoadedRecipe, name: str, scores: Sequence[Row]) -> lis
     ]
     card = ModelCardData(
         base_model=start.source if is_on_hub else None,
+        library_name=library,
         model_name=name,
         tags=["capbench", loaded.recipe.recipe],
         eval_results=results or None,

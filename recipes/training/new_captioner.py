@@ -32,9 +32,8 @@ def write_new_captioner(
     import torch
     import transformers
 
-    from ...adapters.captioners.grid_encoder import GridEncoderConfig, register
+    from ...adapters.captioners.grid_encoder import GridEncoderConfig
 
-    register()
     torch.manual_seed(seed)
     tower: Any = transformers.CLIPModel.from_pretrained(encoder, dtype=torch.float32).vision_model
     tokenizer: Any = transformers.CLIPTokenizer.from_pretrained(encoder)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 from datasets import load_dataset
+from hub_server import Hub, served_hub
 from huggingface_hub import constants
 from task_keys import AGREEMENT
 
@@ -54,67 +52,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data_set"
 
 
-@dataclass
-class Hub:
-    """What a server that plays the hub was asked."""
-
-    address: str
-    created: list[dict] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
-    tokens: set[str | None] = field(default_factory=set)
-    refuses: bool = False
-
-
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """Start a server that creates repositories and takes commits."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            hub.tokens.add(self.headers.get("Authorization"))
-            if hub.refuses:
-                self.answer({"error": "You may not write here"}, 403)
-            elif self.path == "/api/repos/create":
-                hub.created.append(json.loads(body))
-                self.answer({"url": f"{hub.address}/datasets/me/results", "name": "me/results"})
-            elif self.path == "/api/validate-yaml":
-                self.answer({"errors": [], "warnings": []})
-            elif self.path.endswith("/preupload/main"):
-                asked = json.loads(body)["files"]
-                modes = [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in asked]
-                self.answer({"files": modes})
-            else:
-                assert self.path == "/api/datasets/me/results/commit/main"
-                for line in map(json.loads, body.splitlines()):
-                    if line["key"] == "file":
-                        hub.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-                address = f"{hub.address}/datasets/me/results/commit/0123"
-                self.answer({"commitUrl": address, "commitOid": "0123", "success": True})
-
-        def do_GET(self) -> None:
-            self.answer({"error": "not found"}, 404)
-
-        def answer(self, value: dict, code: int = 200) -> None:
-            text = json.dumps(value).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub = Hub(f"http://127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-    monkeypatch.setenv("HF_TOKEN", "hf_a_token_of_the_test")
-    yield hub
-    server.shutdown()
-    server.server_close()
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """A hub that takes commits of one token."""
+    with served_hub(tmp_path / "on_the_hub") as served:
+        served.tokens = {"hf_a_token_of_the_test": set()}
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", served.address)
+        monkeypatch.setenv("HF_TOKEN", "hf_a_token_of_the_test")
+        yield served
 
 
 def test_datasets_reads_what_is_written(runs: list[TaskRun], folder: Path, tmp_path: Path):
@@ -159,18 +105,16 @@ def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun]
 def test_hub_receives_a_repository_and_one_commit(runs: list[TaskRun], hub: Hub, private: bool):
     address, without = push(runs, "me/results", private, samples=True)
     assert without == []
-    assert address == f"{hub.address}/datasets/me/results/commit/0123"
-    (created,) = hub.created
-    assert (created["name"], created["organization"], created["type"]) == ("results", "me", "dataset")
-    assert created.get("private", created.get("visibility") == "private") is private
-    assert sorted(hub.files) == ["README.md", "results.parquet", "samples_first.parquet", "samples_second.parquet"]
-    table = pyarrow.parquet.read_table(pyarrow.BufferReader(hub.files["results.parquet"]))
+    repository = hub.repositories["dataset", "me/results"]
+    ((commit, files),) = repository.commits.items()
+    assert (address, repository.private) == (f"{hub.address}/datasets/me/results/commit/{commit}", private)
+    assert sorted(files) == ["README.md", "results.parquet", "samples_first.parquet", "samples_second.parquet"]
+    table = pyarrow.parquet.read_table(files["results.parquet"].path)
     assert table["fingerprint"].to_pylist() == [row["fingerprint"] for row in flat_rows(runs)]
-    assert hub.tokens == {"Bearer hf_a_token_of_the_test"}
 
 
 def test_refusal_of_the_hub_is_an_error_without_the_token(runs: list[TaskRun], hub: Hub):
-    hub.refuses = True
+    hub.fault(403)
     with pytest.raises(DataError) as caught:
         push(runs, "me/results", private=True, samples=False)
     assert "me/results" in caught.value.message
@@ -185,7 +129,7 @@ def test_hub_that_is_not_there_and_names_that_it_does_not_take_are_errors(runs, 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(DataError, match="OfflineModeIsEnabled"):
         push(runs, "me/results", private=True, samples=False)
-    assert hub.created == []
+    assert not hub.repositories
 
 
 def test_missing_token_is_told_before_anything_is_sent(runs, hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -193,4 +137,4 @@ def test_missing_token_is_told_before_anything_is_sent(runs, hub, monkeypatch: p
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
     with pytest.raises(DataError, match=r"no token.*\n.*HF_TOKEN"):
         push(runs, "me/results", private=True, samples=False)
-    assert hub.created == []
+    assert not hub.repositories

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shutil
 import signal
 import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,15 @@ import yaml
 from PIL import Image
 from pipeline_stages import rows_of
 
+import capbench
+from capbench.adapters.images.reading import read_image
 from capbench.cli.main import main
 from capbench.recipes.data_synthesis.contract import PipelineRow, StageFacts
 from capbench.recipes.data_synthesis.schema import load_pipeline
 from capbench.recipes.data_synthesis.synthesis import SynthesisCall, make
 from capbench.recipes.self_training.schema import load_loop
+from capbench.recipes.training.rows import collect
+from capbench.rows import read_rows
 
 ROWS = 5
 
@@ -59,7 +66,9 @@ def begun(folder: Path) -> Counter[str]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Return what the files hold, but for the date."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.name: re.sub(rb'"date": .*', b"", path.read_bytes()) for path in paths}
 
 
 def test_killed_at_any_stage_it_goes_on_and_the_bytes_are_the_same(pipeline: Callable[..., Path]):
@@ -343,9 +352,38 @@ def test_texts_are_judged_side_by_side_on_the_same_rows(pipeline: Callable[..., 
     shown = (file.parent / "out" / "report.md").read_text(encoding="utf-8")
     assert "| length | after | 3 | 3.0000 | +1.0000 [+1.0000, +1.0000] |" in shown
     assert "- not computed: cider: the data have no references" in shown
-    assert f"![0]({file.parent}/a%20%28b%29.png)" in shown
+    assert "![0](images/e3b0c44298fc1c14" in shown
     assert "- `one`: 6 rows left out (bad 0, bad 1, bad 2, bad 3, bad 4, …): 6 × is bad" in shown
     assert "\n\n\n" not in shown
+
+
+def test_folder_can_be_moved_and_says_once_what_made_it(pipeline: Callable[..., Path]):
+    lines = [{"id": str(n), "text": "a", "image": f"photos/{n % 2}.png"} for n in range(3)]
+    file = pipeline(lines=lines)
+    (file.parent / "photos").mkdir()
+    for number in range(2):
+        Image.new("RGB", (8 + number, 8)).save(file.parent / "photos" / f"{number}.png")
+    assert main(command(file, "out")) == 0
+    shutil.rmtree(file.parent / "photos")
+    moved = (file.parent / "out").rename(file.parent / "elsewhere")
+
+    made_by = json.loads((moved / "provenance.json").read_text())
+    assert (made_by["pipeline"], made_by["libraries"]["capbench"]) == ("tiny", capbench.__version__)
+    assert datetime.fromisoformat(made_by["date"]).tzinfo is not None
+    one = made_by["stages"]["one"]
+    assert (one["stage"], one["settings"]["add"], one["seed"], one["models"]) == ("Add", "one", 0, [])
+    rows = collect(read_rows(moved / "rows.jsonl"), "rows.jsonl", moved).rows
+    assert [read_image(row.image).image.width for row in rows] == [8, 9, 8]
+    assert len(list((moved / "images").iterdir())) == 2
+    assert str(file.parent).encode() not in b"".join(files(moved).values())
+
+    # Rows that are made of rows keep what made these.
+    (moved / "rows.jsonl").write_text('{"text": "a", "provenance": [{"stage": "one"}]}\n')
+    store = ["--store", str(file.parent / "store.sqlite")]
+    main(["make", str(file), "--data", str(moved / "rows.jsonl"), "--output", str(file.parent / "again"), *store])
+    assert json.loads((file.parent / "again" / "provenance.json").read_text())["earlier"] == made_by
+    (row,) = rows_of(file.parent / "again")
+    assert [entry["stage"] for entry in row["provenance"]] == ["one", "one", "two"]
 
 
 def test_detailcaps_asks_its_models_as_the_released_code_does():

@@ -152,8 +152,9 @@ def test_pacspp_of_siglip_trains_attention_mlp_and_patches_of_both_towers(data, 
     run_recipe(call, tmp_path / "out", lambda taken: None, {}, judge=False)
     assert {"contrastive", "further_images", "further_texts"} <= read_history(tmp_path / "out")[0].keys()
     resolve_model(str(tmp_path / "out"), "device=cpu").load()
-    factors = load_file(tmp_path / "out/weights/adapter_model.safetensors")
-    moved = {name for name, value in factors.items() if "lora_B" in name and value.abs().max() > 0}
+    # The model lies on this machine: the factors are merged into it.
+    before, after = (load_file(place / "model.safetensors") for place in (tiny_siglip, tmp_path / "out/weights"))
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
     for layer in ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"):
         assert any("text_model" in name and f".{layer}." in name for name in moved), layer
         assert any("vision_model" in name and f".{layer}." in name for name in moved), layer
@@ -171,20 +172,15 @@ def test_pacs_2023_changes_the_last_projections_alone(train: Callable[..., Made]
 
 
 @pytest.mark.parametrize("name", ["sdci_pick1", "sdci_pick1_nl0"])
-def test_sdci_gives_a_folder_that_peft_reads(train: Callable[..., Made], encoder: Path, name: str):
-    from peft import PeftModel
+def test_sdci_gives_a_folder_that_transformers_reads(train: Callable[..., Made], name: str):
     from transformers import CLIPModel
 
     trainer, folder = train(name, "hf_clip", "optimiser.rate=0.01")
     assert ("negatives" in read_history(folder)[0]) == (name == "sdci_pick1")
-    config = json.loads((folder / "weights" / "adapter_config.json").read_text())
-    assert [config[key] for key in ("r", "lora_alpha", "lora_dropout", "bias")] == [4, 2, 0.2, "lora_only"]
-    targets = config["target_modules"]
-    assert (len(targets), targets) == (8, sorted(targets)), "the same training writes the same bytes"
+    lora = trainer.recipe.lora
+    assert (lora.rank, lora.alpha, lora.dropout, lora.bias, len(lora.targets)) == (4, 2, 0.2, "lora_only", 8)
     images, texts = assert_alike(trainer, folder)
-    read = PeftModel.from_pretrained(
-        CLIPModel.from_pretrained(encoder, dtype=torch.float32), str(folder / "weights")
-    ).eval()
+    read = CLIPModel.from_pretrained(folder / "weights", dtype=torch.float32).eval()
     pixels, tokens = inputs(trainer)
     with torch.no_grad():
         output = read(pixel_values=pixels, **tokens)
