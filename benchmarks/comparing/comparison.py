@@ -290,19 +290,26 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
         )
     names = _model_names(runs)
     rows, notes = on_shared_documents(metric, runs, names)
-    paired = _paired(first, rows, statistic, f"{name} of {metric}", settings.draws(progress))
+    paired, label, why = None, name, "--statistic asks for it"
+    if (is_corpus := origins[0].get("aggregation") == "corpus") and not settings.statistic:
+        try:
+            paired = PairedEstimates(_corpus_values(metric, runs, names), len(rows.images), len(rows.images))
+            name = label = "corpus"
+        except UndefinedStatistic as error:
+            why = str(error)
+    if paired is None:
+        paired = _paired(first, rows, statistic, f"{name} of {metric}", settings.draws(progress))
+        if is_corpus:
+            label = f"{name} of sample values"
+            notes.append(
+                f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; "
+                f"compared here is the {name} of caption values: {why}"
+            )
     sizes = [len(run.samples) for run in runs]
     if any(size != paired.n for size in sizes):
         notes.append(
             f"{paired.n:,} {first.record.protocol.resampled} were scored in all runs "
             f"(they scored {', '.join(f'{s:,}' for s in sizes)})"
-        )
-    label = name
-    if origins[0].get("aggregation") == "corpus":
-        label = f"{name} of sample values"
-        notes.append(
-            f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; "
-            f"compared here is the {name} of caption values"
         )
     labels = dict(zip(names, names, strict=True))
     compared, pairs = _ranked(labels, paired, settings, first.record.higher_is_better(metric))
@@ -488,15 +495,27 @@ def _before_and_after(result: Result, runs: Sequence[FinishedRun]) -> Mapping[st
         return protocol.compare(rows, statistic, draws).estimates
     if result.statistic != "corpus":
         return protocol.compare(on_shared_documents(metric, runs, names)[0], None, draws).estimates
-    column, ids = f"influence.{metric}", first.values("id")
-    require_same_references(runs, ids)
-    if any(column not in run.columns for run in runs) or set(ids) != set(second.values("id")):
-        raise UndefinedStatistic("the runs have other documents, or the value is not made of sums")
-    estimates: dict[str, Spread] = {}
+    spreads = _corpus_values(metric, runs, names)
+    require_same_references(runs, first.values("id"))
+    return spreads
+
+
+def _corpus_values(metric: str, runs: Sequence[FinishedRun], names: Sequence[str]) -> dict[str, Spread]:
+    """Return the corpus value of a metric of each run, with the influence of each document.
+
+    Raises:
+        UndefinedStatistic: The runs score other documents, do not hold influences, or a value is undefined.
+    """
+    column, ids = f"influence.{metric}", runs[0].values("id")
+    if any(set(ids) != set(run.values("id")) or not np.isfinite(run.scores(metric)).all() for run in runs):
+        raise UndefinedStatistic("not all documents are scored in all runs")
+    if any(column not in run.columns for run in runs):
+        raise UndefinedStatistic(f"a run has no column {column}")
+    spreads: dict[str, Spread] = {}
     for name, run in zip(names, runs, strict=True):
         of_id = dict(zip(run.values("id"), run.values(column), strict=True))
-        value = run.record.results[result.key].value
+        value = run.record.results[metric].value
         if value is None:
-            raise UndefinedStatistic("the value is undefined")
-        estimates[name] = Influence(value, np.array([of_id[identity] for identity in ids]))
-    return estimates
+            raise UndefinedStatistic("its value is undefined")
+        spreads[name] = Influence(value, np.array([of_id[identity] for identity in ids]))
+    return spreads

@@ -7,10 +7,9 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -158,8 +157,7 @@ def printable(name: str) -> str:
     return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
 
 
-@dataclass(frozen=True)
-class CaptionRow:
+class CaptionRow(NamedTuple):
     """A caption of the data set that will be scored.
 
     Attributes:
@@ -167,27 +165,26 @@ class CaptionRow:
         image: The key of its image.
         candidate: The caption.
         references: Its references; empty where there are none.
-        weight: Number of its ratings.
-        corpus: Captions with the same number form one corpus (see ``Items.corpus``).
         objects: Objects that annotators marked in the image; None where the data set has none.
         pixels: The image or video; None where the data set has none.
         boxes: The parts of the image; None where the data set has none.
+        corpus: Captions with the same number form one corpus (see ``Items.corpus``).
+        weight: Number of its ratings.
     """
 
     id: str
     image: str
     candidate: str
     references: tuple[str, ...]
-    weight: int = 1
-    corpus: int = 0
     objects: frozenset[str] | None = None
     pixels: ImageHandle | VideoHandle | None = None
     boxes: tuple[Box, ...] | None = None
+    corpus: int = 0
+    weight: int = 1
 
 
-item_key = attrgetter("corpus", "image", "candidate", "references", "objects", "pixels", "boxes")
-"""Returns the key of a row's item: rows with the same key are scored once."""
-_COLUMNS = attrgetter("id", "image", "candidate", "references", "corpus", "objects", "pixels", "boxes")
+item_key = itemgetter(slice(1, -1))
+"""Returns the key of a row's item, all but id and weight: rows with the same key are scored once."""
 
 
 class SeenValues:
@@ -239,8 +236,8 @@ def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.n
             weights.append(0)
         weights[position] += row.weight
         of_row.append(position)
-    columns: list[list[Any]] = list(map(list, zip(*map(_COLUMNS, first), strict=True))) or [[] for _ in range(8)]
-    ids, names, candidates, references, corpora, objects, pixels, boxes = columns
+    columns: list[list[Any]] = list(map(list, zip(*first, strict=True))) or [[] for _ in CaptionRow._fields]
+    ids, names, candidates, references, objects, pixels, boxes, corpora, _ = columns
     # Either all rows of a data set have them, or none has.
     has_pixels, has_boxes, has_objects = (column.count(None) < len(column) for column in (pixels, boxes, objects))
     keys: Iterable[Any] = index

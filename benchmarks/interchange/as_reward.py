@@ -19,7 +19,7 @@ import numpy as np
 from ...adapters import Adapter
 from ...adapters.images.handles import as_png, is_decoded
 from ...errors import DataError, UsageError, counted
-from ...metrics import Cache, Context, Items, Scores
+from ...metrics import Cache, Context, Items, NoCache, Scores
 from ...permissions import Permissions, permit
 from ...rows import is_number
 from ...tasks.schema import MetricEntry
@@ -89,7 +89,9 @@ class WeightedMetrics:
         for planned, models in zip(self.planned, self._models, strict=True):
             needs = planned.metric.needs
             encoder = models.encoder if "encoder" in needs else None
-            context = Context(self._cache, encoder=encoder, judge=models.judge if "judge" in needs else None)
+            # Completions hardly recur: looking a step up and keeping it takes longer than Python and NumPy alone.
+            cache = NoCache() if planned.metric.is_plain else self._cache
+            context = Context(cache, encoder=encoder, judge=models.judge if "judge" in needs else None)
             scores[planned.name] = score_metric(planned.metric, items, context)
         return scores
 
@@ -163,7 +165,7 @@ class RewardFunction(ABC):
             # Completions of a prompt share an image, which is encoded once.
             encoded = {id(image): as_png(image) for image in values_of["image"] if is_decoded(image)}
             values_of["image"] = [encoded.get(id(image), image) for image in values_of["image"]]
-        return [dict(zip(values_of, values, strict=True)) for values in zip(*values_of.values(), strict=True)]
+        return [dict(zip(values_of, values, strict=False)) for values in zip(*values_of.values(), strict=True)]
 
     def __call__(
         self, prompts: object = None, completions: Sequence[Any] = (), *, log_metric: Any = None, **columns: Any

@@ -8,7 +8,7 @@ import reprlib
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -67,10 +67,10 @@ def rated_caption(document: Document, settings: AgreementSettings, failures: Fai
         document.image,
         candidate,
         references[: settings.first_references],
-        max([len(values) - sum(map(math.isnan, values)) for values in ratings.values()]),
-        objects=objects,
-        pixels=document.pixels,
-        boxes=document.boxes,
+        objects,
+        document.pixels,
+        document.boxes,
+        weight=max([len(values) - sum(map(math.isnan, values)) for values in ratings.values()]),
     )
     yield RatedCaption(sample, ratings, system, category)
 
@@ -277,7 +277,7 @@ def apply_reference_rule(
             kept[key] = tuple(remaining)
         if not kept[key]:
             failures.add(sample.id, "reference", "none is left once the rated captions are removed")
-        result.append(replace(sample, references=kept[key]) if kept[key] else None)
+        result.append(sample._replace(references=kept[key]) if kept[key] else None)
     return result
 
 

@@ -54,8 +54,6 @@ _COLUMNS = {
     "image": "'image' (a path)",
     "boxes": "'boxes' (a list of boxes: left, top, right, bottom)",
 }
-_CANDIDATES = frozenset({"candidate", "caption"})
-"""Columns of the caption to score; the second is that of other harnesses (``bench import``)."""
 _OFFERS: frozenset[Need] = frozenset({"references", "objects", "image", "boxes"})
 _HOW = "score(predictions=CAPTIONS, references=LISTS, images=IMAGES, metrics=...), or score(ROWS, metrics)."
 _HOW_BY_ID = (
@@ -198,12 +196,14 @@ def caption_rows(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures
         # Captions of an image follow each other, with equal references.
         if "references" in needs and (type(references) is not list or references != checked):
             checked, fault_of_references = references, references_fault(references)
+        # Rows of other harnesses (bench import) have a caption.
+        column = "candidate" if "candidate" in row else "caption"
         if identity in seen:
             failures.add(identity, "data", "has an id that occurred before; the first one was kept")
-        elif len(named := _CANDIDATES & row.keys()) != 1:
+        elif (column == "caption") != ("caption" in row):
             columns = ", ".join(map(str, row))
             both = "has both 'candidate' and 'caption': which of them is scored?"
-            fault = both if named else f"has no column 'candidate' or 'caption'; its columns are {columns}"
+            fault = both if "caption" in row else f"has no column 'candidate' or 'caption'; its columns are {columns}"
             failures.add(identity, "data", fault)
         elif fault_of_references:
             failures.add(identity, "reference", fault_of_references)
@@ -214,17 +214,16 @@ def caption_rows(rows: Rows, needs: frozenset[str], rule: EmptyCaption, failures
             failures.add(identity, "image", "is neither a path nor encoded bytes" if here else "is missing")
         elif "boxes" in needs and (fault := boxes_fault(row.get("boxes"))):
             failures.add(identity, "image", fault)
-        elif (candidate := scored_caption(row[min(named)], identity, "candidate", rule, failures)) is not None:
+        elif (candidate := scored_caption(row[column], identity, "candidate", rule, failures)) is not None:
             seen.add(identity)
-            image = identity if row.get("image") is None else image_key(row["image"])
             yield CaptionRow(
                 identity,
-                image,
+                identity if row.get("image") is None else image_key(row["image"]),
                 candidate,
                 tuple(references) if "references" in needs else (),
-                objects=frozenset(row["objects"]) if "objects" in needs else None,
-                pixels=handle_within(row["image"], boundary) if boundary else None,
-                boxes=boxes_of(row["boxes"]) if "boxes" in needs else None,
+                frozenset(row["objects"]) if "objects" in needs else None,
+                handle_within(row["image"], boundary) if boundary else None,
+                boxes_of(row["boxes"]) if "boxes" in needs else None,
             )
 
 

@@ -299,7 +299,7 @@ def _version(caption: CaptionRow, rule: ChangeRule, source: RuleInput) -> Captio
     except NothingToChange as reason:
         return str(reason)
     # Document frequencies count the captions of an image once, not once per version.
-    return replace(caption, id=f"{caption.id}|{rule.name}", candidate=text, weight=0)
+    return caption._replace(id=f"{caption.id}|{rule.name}", candidate=text, weight=0)
 
 
 def _corpus(captions: Sequence[CaptionRow], settings: ChecklistSettings) -> SourceCorpus:

@@ -71,7 +71,7 @@ def test_list_in_a_text_that_cannot_be_read_is_no_reference(text: str):
 
 
 def row(identity: str, image: str = "x", candidate: str = "a dog", weight: int = 1, *references: str) -> CaptionRow:
-    return CaptionRow(identity, image, candidate, references, weight)
+    return CaptionRow(identity, image, candidate, references, weight=weight)
 
 
 def test_rows_are_one_item_only_if_image_candidate_and_references_are_equal():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from killed_training import untold
 from safetensors.torch import load_file
+from tiny_recipes import call_of
 
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import TrainingError, UsageError
@@ -68,11 +69,24 @@ def test_killed_training_goes_on_to_the_weights_and_history_of_an_unbroken_one(g
     assert resolve_model(str(tmp_path / "whole")).on("cpu").load() is not None
 
 
-def test_lora_is_tuned(grpo: Grpo, tiny_llava: Path, tmp_path: Path):
-    lora = {"kind": "peft", "rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj"]}
-    run_recipe(grpo(lora=lora, stop={"steps": 1, "every": 1}), tmp_path, untold, {}, judge=False)
-    before, after = load_file(tiny_llava / "model.safetensors"), weights(tmp_path)
-    assert any((value != before[name]).any() for name, value in after.items())
+def test_papers_recipe_is_tuned_by_its_reward_and_its_card_says_what_was_paid(tiny_llava: Path, tmp_path: Path):
+    capture = "capture[parser=grammar,synonyms=false,soft=false]"
+    changes = (
+        f"model={{name: hf, arguments: {{pretrained: {tiny_llava}}}}}", "precision=fp32", "optimiser.rate=0.05",
+        "data={task: shapes_detailcaps, arguments: {scenes: 8}}", "stop={steps: 8, every: 8}", "schedule={}",
+        "objective={batch: 4, piece: 2, captions: 4, tokens: 8}",
+        f"objective.reward=[{{metric: '{capture}'}}, {{metric: length, weight: -1}}]",
+        "judge=[{task: shapes_captions, metrics: [length], limit: 12, generation_kwargs: {max_new_tokens: 8}}]",
+    )  # fmt: skip
+    out = tmp_path / "out"
+    run_recipe(call_of("grpo_capture", changes), out, untold, {})
+    before, after = load_file(tiny_llava / "model.safetensors"), weights(out)
+    tuned = {name for name, value in after.items() if (value != before[name]).any()}
+    assert tuned and all("language_model" in name and name.split(".")[-2] in ("q_proj", "v_proj") for name in tuned)
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert f"- **Reward**: 1 × {capture} + -1 × length; judged by no task: {capture}." in card
+    assert "| **the reward**, lower |" in card
+    assert all({capture, "length"} <= line.keys() for line in read_history(out))
 
 
 @pytest.mark.parametrize(
