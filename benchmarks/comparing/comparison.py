@@ -291,7 +291,7 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
     names = _model_names(runs)
     rows, notes = on_shared_documents(metric, runs, names)
     paired = _paired(first, rows, statistic, f"{name} of {metric}", settings.draws(progress))
-    sizes = [len(run.samples) for run in runs]
+    sizes = [int(np.isfinite(run.scores(metric)).sum()) for run in runs]
     if any(size != paired.n for size in sizes):
         notes.append(
             f"{paired.n:,} {first.record.protocol.resampled} were scored in all runs "
