@@ -41,7 +41,7 @@ GOLDEN = {
         "ndcg_10": 0.87642,
     },
 }
-"""Of ``made_features``: recall as ``batchify(recall_at_k, ...) > 0`` of clip-benchmark 1.6.2 (``zeroshot_retrieval.py``)
+"""Of ``made_features``: recall as ``batchify(recall_at_k, ...) > 0`` of clip-benchmark 1.6.2 (``zeroshot_retrieval``)
 printed it, MAP@1000 and NDCG@10 as ``calculate_retrieval_scores`` of mteb 2.26.24 did, to five digits."""
 
 
