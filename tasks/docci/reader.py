@@ -1,12 +1,24 @@
-"""Selects a part of DOCCI."""
+"""Reads DOCCI as distributed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
-from ...rows import Row
+from ...rows import BadRow, Row, read_lines
+
+FILE = "docci_descriptions.jsonlines"
 
 
-def of_test(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows of the test split; the others are train, qual_dev and qual_test."""
-    return (row for row in rows if row.get("split") == "test")
+def described(folder: Path, split: str = "test") -> Iterator[Row | BadRow]:
+    """Yield the rows of a split: ``example_id``, ``image_file`` and ``description``.
+
+    Args:
+        folder: Holds ``docci_descriptions.jsonlines``.
+        split: ``train``, ``test``, ``qual_dev`` or ``qual_test``.
+
+    Raises:
+        DataError: The file is missing.
+    """
+    rows = (row for _, row in read_lines(folder / FILE))
+    return (row for row in rows if isinstance(row, BadRow) or row.get("split") == split)

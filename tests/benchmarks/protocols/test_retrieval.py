@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from named_features import NamedFeatures
-from tiny_pairwise import make_tiny_blip
 
 import capbench
 from capbench.adapters import Encoded, ImageHandle
-from capbench.adapters.encoders.hf_pairs import BlipItm
+from capbench.adapters.contracts import PAIRWISE
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.protocols import retrieval
 from capbench.benchmarks.protocols.retrieval import rank_pairs
@@ -147,7 +146,44 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
     assert not any("excluded" in note or "scored in all" in note for note in comparison.notes)
 
 
-def test_encoder_of_pairs_is_refused(run: Callable[..., TaskRun], tmp_path: Path):
-    encoder = BlipItm(str(make_tiny_blip(tmp_path / "blip")), device="cpu")
+class OfPairs(OfFiles):
+    """Says that it scores pairs."""
+
+    family = PAIRWISE
+
+
+def test_encoder_of_pairs_is_refused(run: Callable[..., TaskRun]):
     with pytest.raises(UsageError, match="every image with every caption"):
-        run({"a": ["x"], "b": ["y"]}, encoder)
+        run({"a": ["x"], "b": ["y"]}, OfPairs(FEATURES))
+
+
+KARPATHY = {"cocoid": 1, "filename": "1.jpg", "split": "test", "sentences": [{"raw": str(n)} for n in range(6)]}
+DOCCI = [
+    {"example_id": f"{split}_1", "split": split, "image_file": "1.jpg", "description": split}
+    for split in ("train", "test")
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "photo", "file", "content", "captions"),
+    [
+        ("coco_retrieval", "val2014/1.jpg", "dataset_coco.json", {"images": [KARPATHY]}, list("01234")),
+        (
+            "flickr30k_retrieval", "flickr30k-images/1.jpg", "flickr30k_test.json",
+            [{"image": "flickr30k-images/1.jpg", "caption": ["a", "b"]}], ["a", "b"],
+        ),
+        ("docci_retrieval", "images/1.jpg", "docci_descriptions.jsonlines", DOCCI, ["test"]),
+        ("urban1k_retrieval", "image/1.jpg", "caption/1.txt", "A street.\nAnd more.", ["A street."]),
+    ],
+)  # fmt: skip
+def test_released_files_give_the_captions_that_compete(
+    tmp_path: Path, task: str, photo: str, file: str, content: Any, captions: list[str]
+):
+    lines = file.endswith("lines")
+    text = "\n".join(map(json.dumps, content)) if lines else content if file.endswith("txt") else json.dumps(content)
+    for path, written in ((photo, "photo"), (file, text)):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(written)
+    encoder = OfFiles(lambda name: np.array([1.0, len(name)]), context_length=9)
+    done = capbench.evaluate(encoder, task, data={task: tmp_path}, skip_checks=True, resamples=0)[task]
+    assert [row["candidates"] for row in done.samples.to_pylist()] == [captions, *([caption] for caption in captions)]
