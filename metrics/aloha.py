@@ -115,6 +115,7 @@ class Aloha(Metric):
     """
 
     splits_words = True
+    english_only = True
     longest_caption = PARSEABLE
     label = "ALOHa"
     range = (-1.0, 1.0)

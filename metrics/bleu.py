@@ -18,7 +18,7 @@ TINY = 1e-15
 SMALL = 1e-9
 
 
-class Bleu(ptb.TokenMetric):
+class Bleu(ptb.WordMetric):
     """Geometric mean of clipped n-gram precisions, times the brevity penalty.
 
     The penalty is ``exp(1 - r / c)`` where the candidate's length ``c`` is below the reference length ``r``, else 1.
@@ -36,11 +36,11 @@ class Bleu(ptb.TokenMetric):
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""
-        tokenized = ptb.tokenize_items(items)
-        parts = items.memo.get("bleu")
+        tokenized = ptb.tokenize_items(items, self.tokenizer)
+        parts = items.memo.get(f"bleu {self.tokenizer}")
         if parts is None:
             scored = np.delete(np.arange(len(items)), list(tokenized.failures))
-            parts = items.memo["bleu"] = _count(ngrams_of(items), scored)
+            parts = items.memo[f"bleu {self.tokenizer}"] = _count(ngrams_of(items, self.tokenizer), scored)
         parts = {name: part[:, : self.order] if part.ndim == 2 else part for name, part in parts.items()}
         values = bleu(**parts)
         values[list(tokenized.failures)] = np.nan

@@ -35,6 +35,7 @@ class _Chair(Metric):
     """
 
     splits_words = True
+    english_only = True
     is_plain = True
     is_share = True
     higher_is_better = False

@@ -17,6 +17,7 @@ from .contract import Context, CorpusMetric, State, check_state, require_choice
 from .items import Items, Scores
 from .words import ptb
 from .words.ngrams import MAX_ORDER, Chunk, NGramCounts, NGrams, concat_ranges, ngrams_of, text_hash
+from .words.tokenizers import PTB
 
 SIGMA = 6.0
 SCALE = 10.0
@@ -36,7 +37,7 @@ _NO_ROW: State = {
 }
 
 
-class Cider(CorpusMetric):
+class Cider(ptb.WordMetric, CorpusMetric):
     """Mean cosine of tf-idf vectors of 1- to 4-grams, mean over references, times 10.
 
     An n-gram's document frequency is the number of data set rows whose references hold it, so an
@@ -54,12 +55,12 @@ class Cider(CorpusMetric):
             reference's, and a Gaussian penalty on the difference in length. ``"plain"`` is without both.
         document_frequencies: File of captions to count n-grams in, instead of the scored items' references:
             COCO's captions (``captions_val2014.json``), or rows with ``image`` and ``caption`` (jsonl, csv, ...).
+        tokenizer: As of :class:`~.words.ptb.WordMetric`.
 
     Raises:
-        ValueError: The variant is not known.
+        ValueError: The variant or the tokeniser is not known.
     """
 
-    splits_words = True
     is_plain = True
     label = "CIDEr"
     range = (0.0, SCALE)
@@ -69,7 +70,11 @@ class Cider(CorpusMetric):
         "vrama91/cider pyciderevalcap/cider/cider_scorer.py (plain)"
     )
 
-    def __init__(self, variant: Literal["d", "plain"] = "d", document_frequencies: str | Path | None = None) -> None:
+    def __init__(
+        self, variant: Literal["d", "plain"] = "d", document_frequencies: str | Path | None = None, tokenizer: str = PTB
+    ) -> None:
+        if tokenizer != PTB:
+            super().__init__(tokenizer)
         require_choice("variant", variant, ("d", "plain"))
         self.variant = variant
         # Private: the file's content is in the fingerprint, not its place.
@@ -79,12 +84,14 @@ class Cider(CorpusMetric):
             self.corpus_dependent = False
 
     def check(self) -> None:
-        """Raise if the file of captions cannot be read."""
+        """Raise if the file of captions cannot be read, or the tokeniser is not installed."""
         self.fingerprint()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the variant, what tokenises, and which captions give the document frequencies."""
         own = {"metric": type(self).__name__, "variant": self.variant, "tokenizer": ptb.FINGERPRINT}
+        if self.tokenizer != PTB:
+            own["tokenizer"] = ptb.fingerprint_of(self.tokenizer)
         if self._frequencies is None:
             return own
         try:
@@ -97,7 +104,7 @@ class Cider(CorpusMetric):
 
     def state_map(self, items: Items, context: Context) -> State:
         """Return in the references of how many rows of a shard each n-gram occurs."""
-        return _count_rows(items)
+        return _count_rows(items, self.tokenizer)
 
     def partition(self, state: State, parts: int) -> list[State]:
         """Cut a state by the top bits of the hashes; the rows are the first part's."""
@@ -143,11 +150,11 @@ class Cider(CorpusMetric):
 
     def keep(self, items: Items) -> Mapping[str, np.ndarray]:
         """Return the n-grams of items."""
-        return ngrams_of(items).to_arrays()
+        return ngrams_of(items, self.tokenizer).to_arrays()
 
     def restore(self, items: Items, kept: Mapping[str, np.ndarray]) -> None:
         """Give items their n-grams."""
-        items.memo["ngrams"] = NGrams.from_arrays(kept)
+        items.memo[f"ngrams {self.tokenizer}"] = NGrams.from_arrays(kept)
 
     def score(self, items: Items, context: Context, state: State | None = None) -> Scores:
         """Score each item; see ``CorpusMetric.score``.
@@ -159,12 +166,12 @@ class Cider(CorpusMetric):
             DataError: The captions that give the document frequencies cannot be read.
         """
         if self._frequencies is not None:
-            state = _read_frequencies(self._frequencies, file_digest(self._frequencies))
+            state = _read_frequencies(self._frequencies, file_digest(self._frequencies), self.tokenizer)
         elif state is not None:
             check_state(self, state, _JOINED)
         elif len(set(items.reference_sets[1][items.weights > 0].tolist())) < 2:
             raise MetricError(*_ONE_IMAGE)
-        ngrams = ngrams_of(items)
+        ngrams = ngrams_of(items, self.tokenizer)
         failures = _failures(ngrams)
         chunks = list(ngrams.chunks(np.array([item for item in range(len(items)) if item not in failures], np.int64)))
         rows = np.log(float(items.weights.sum() if state is None else state["rows"][0]))
@@ -246,9 +253,9 @@ def _frequencies(size: int, chunks: Sequence[Chunk], counts: Sequence[NGramCount
     return rows
 
 
-def _count_rows(items: Items) -> State:
+def _count_rows(items: Items, tokenizer: str) -> State:
     """Return the state of a shard."""
-    ngrams = ngrams_of(items)
+    ngrams = ngrams_of(items, tokenizer)
     # One item a set, with the rows of all, is enough to go through all sets.
     sets, items_of_set = np.unique(ngrams.set_of_item, return_index=True)
     rows = np.zeros(len(items))
@@ -295,7 +302,7 @@ def _look_up(state: State, hashes: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=2)
-def _read_frequencies(path: Path, digest: str) -> State:
+def _read_frequencies(path: Path, digest: str, tokenizer: str) -> State:
     """Count the n-grams of a file of captions, in which a document is an image with all its captions.
 
     Raises:
@@ -308,7 +315,7 @@ def _read_frequencies(path: Path, digest: str) -> State:
     if not captions:
         raise DataError(f"{path}: has no caption")
     none = [""] * len(captions)
-    return _count_rows(Items(none, none, [tuple(texts) for texts in captions.values()], np.ones(len(none))))
+    return _count_rows(Items(none, none, [tuple(texts) for texts in captions.values()], np.ones(len(none))), tokenizer)
 
 
 def _captions(path: Path) -> Iterator[tuple[str, str]]:

@@ -213,6 +213,8 @@ class Metric(Aggregate, ABC):
     a corpus are scored in one piece."""
     splits_words: bool = False
     """Whether it counts or compares words, which it finds by the spaces between them."""
+    english_only: bool = False
+    """Whether its words, tables or parser are of English alone."""
     longest_caption: int | None = None
     """Maximum length of a candidate in characters, such as ``PARSEABLE``; longer ones are truncated, and the record
     reports it. None: no limit."""

@@ -51,6 +51,7 @@ class GraphMetric(Metric):
     """
 
     splits_words = True
+    english_only = True
     needs = frozenset({"references"})
     longest_caption = PARSEABLE
 

@@ -43,6 +43,7 @@ class IncorrectEnding(ptb.TokenMetric):
     Of the human captions of COCO 0.5 % end so.
     """
 
+    english_only = True
     label = "%Incorrect"
     is_share = True
     higher_is_better = False

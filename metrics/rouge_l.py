@@ -14,7 +14,7 @@ from .words import ptb
 BETA = 1.2
 
 
-class RougeL(ptb.TokenMetric):
+class RougeL(ptb.WordMetric):
     """F of precision and recall in the longest common subsequence of words, beta 1.2.
 
     Precision and recall are each the largest over the references, which need not be one reference's.
@@ -29,7 +29,7 @@ class RougeL(ptb.TokenMetric):
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""
-        tokenized = ptb.tokenize_items(items)
+        tokenized = ptb.tokenize_items(items, self.tokenizer)
         precision, recall = np.full((2, len(items)), np.nan)
         reference_sets, set_of_item = tokenized.reference_sets, items.reference_sets[1].tolist()
         for item, candidate in enumerate(tokenized.candidates):

@@ -49,6 +49,7 @@ class Spice(ptb.TokenMetric):
     """
 
     longest_caption = PARSEABLE
+    english_only = True
     label = "SPICE"
     needs = frozenset({"references"})
     source = "Anderson et al., ECCV 2016; spice-1.0.jar with CoreNLP 3.6.0, as pycocoevalcap spice/spice.py"

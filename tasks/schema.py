@@ -356,6 +356,9 @@ class TaskConfig(Strict):
     """Name of the protocol."""
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Decoding settings of the captioner."""
+    language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] = "en"
+    """Language of the captions (ISO 639). One other than English sets the ``tokenizer`` of metrics that take one, and
+    refuses metrics that read English alone."""
     metric_list: list[Annotated[MetricEntry, as_entry("metric")]] = Field(default_factory=list)
     """Metrics that are computed, or compared with ratings."""
     statistics: list[Annotated[StatisticEntry, as_entry("statistic")]] = Field(default_factory=list)

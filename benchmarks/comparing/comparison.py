@@ -305,7 +305,7 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
                 f"{first.record.metric_label(metric)} is a corpus value in 'bench run'; "
                 f"compared here is the {name} of caption values: {why}"
             )
-    sizes = [len(run.samples) for run in runs]
+    sizes = [int(np.isfinite(run.scores(metric)).sum()) for run in runs]
     if any(size != paired.n for size in sizes):
         notes.append(
             f"{paired.n:,} {first.record.protocol.resampled} were scored in all runs "

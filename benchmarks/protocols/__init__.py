@@ -19,6 +19,7 @@ protocols: Registry[type[Protocol[Any]]] = Registry(
         "preference": "capbench.benchmarks.protocols.preference:Preference",
         "battles": "capbench.benchmarks.protocols.battles:Battles",
         "matching": "capbench.benchmarks.protocols.matching.protocol:Matching",
+        "retrieval": "capbench.benchmarks.protocols.retrieval:Retrieval",
         "checklist": "capbench.benchmarks.protocols.checklist.protocol:Checklist",
         "generate_until": "capbench.benchmarks.protocols.generate_until:GenerateUntil",
         "yes_no": "capbench.benchmarks.protocols.yes_no:YesNo",

@@ -177,6 +177,8 @@ class Protocol(ABC, Generic[SettingsT]):
 
     terms: ClassVar[Mapping[str, str]] = {}
     """The meaning of its labels, for the legend of a table."""
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """The least and the greatest value of its own measures, where these are not 0 and 1."""
     counted: ClassVar[str] = "captions"
     """The unit of ``n``."""
     steps: ClassVar[Sequence[str]] = ()

@@ -381,9 +381,15 @@ class Result:
 
 
 def estimated_result(
-    job: Job, result: Result, value: Value, images: np.ndarray, influence: Callable[[], np.ndarray] | None
+    job: Job,
+    result: Result,
+    value: Value,
+    images: np.ndarray,
+    influence: Callable[[], np.ndarray] | None,
+    *,
+    is_share: bool = True,
 ) -> Result:
-    """Return a share of rows with its value and interval over images; without, but with the reason, if undefined.
+    """Return a result with its value and interval over images; without, but with the reason, if undefined.
 
     Args:
         job: The run.
@@ -391,6 +397,7 @@ def estimated_result(
         value: Returns the number for weights of the rows; may raise ``UndefinedStatistic``.
         images: ``[rows]`` integers: the image of each.
         influence: Returns the ``[rows]`` influence of each row on the number; None where unknown.
+        is_share: Whether it is a share of rows, or another mean between 0 and 1, whose interval is Wilson's.
     """
     from ..statistics.contract import UndefinedStatistic
     from ..statistics.influence import spreads_of_values
@@ -401,7 +408,7 @@ def estimated_result(
             number = float(value(np.ones(len(images))))
             if settings.resamples:
                 spread = spreads_of_values({"": (value, influence)}, images, settings.draws())[""]
-                interval = spread.interval(settings.level, is_share=True)
+                interval = spread.interval(settings.level, is_share=is_share)
     except UndefinedStatistic as error:
         result = replace(result, reason=str(error))
     return replace(result, value=number).with_interval(interval)

@@ -329,7 +329,7 @@ class Record(RecordEntry):
         """
         if self.protocol.subject == "model":
             name = self.registered_name(metric)
-            return metrics[name].range if name in metrics else _UNKNOWN
+            return metrics[name].range if name in metrics else self.protocol.ranges.get(metric, _UNKNOWN)
         human = self.config.get("doc_to_human")
         aspects = [str(aspect) for aspect in cast("dict[str, Any]", human)] if isinstance(human, dict) else []
         called = {name: entry.statistic for entry in self.statistics for name in entry.names(aspects)}.get(statistic)

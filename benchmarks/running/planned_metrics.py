@@ -17,6 +17,7 @@ from ...metrics import DIRECTION, EVALUATE_PREFIX, MEAN, Aggregate, Metric, Need
 from ...metrics.contract import BUILT_IN
 from ...metrics.function_metric import FunctionMetric
 from ...metrics.hf_evaluate import EvaluateMetric
+from ...metrics.words.tokenizers import OF_LANGUAGE
 from ...tasks.schema import MetricEntry, TaskConfig
 from ...tasks.yaml_files import FunctionReference, ParsedFile
 from ..inputs.models import NamedModels
@@ -212,6 +213,8 @@ def plan_metrics(
     for number, entry in enumerate(entries):
         try:
             beside = parsed.path.parent if entry in task.metric_list else None
+            if task.language != "en":
+                entry = _in_language(entry, task.language)
             planned.append(plan_metric(entry, frozenset(offers), data, beside))
         except UsageError as error:
             if names:
@@ -229,6 +232,26 @@ def plan_metrics(
             "Name others with --metrics, or a model with --model.",
         )
     return kept, left_out
+
+
+def _in_language(entry: MetricEntry, language: str) -> MetricEntry:
+    """Return a metric's entry with the tokeniser of a task's language, unless it names one.
+
+    Raises:
+        UsageError: The metric reads English alone, and the language is another.
+    """
+    if not isinstance(entry.metric, str) or entry.metric not in metrics:
+        return entry
+    metric = metrics[entry.metric]
+    if metric.english_only:
+        raise UsageError(
+            f"metric '{entry.metric}' is English's: its word lists or parser know no other language, and the captions "
+            f"of the task are in '{language}'.",
+            "Leave it out. BLEU, ROUGE-L and CIDEr find the words of other languages by their setting 'tokenizer'.",
+        )
+    if "tokenizer" in entry.arguments or "tokenizer" not in inspect.signature(metric).parameters:
+        return entry
+    return entry.model_copy(update={"tokenizer": OF_LANGUAGE.get(language, "13a")})
 
 
 def require_inside(task: TaskConfig, parsed: ParsedFile, boundary: Boundary, allowed: Sequence[Path]) -> None:

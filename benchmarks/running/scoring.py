@@ -34,6 +34,7 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]{5}"
 )
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
 _UNSPACED_REMARK = "is written without spaces between words, and metrics that count words take it for one"
 
 
@@ -455,14 +456,20 @@ def remarks_on(items: Items, metrics: Sequence[PlannedMetric]) -> dict[int, str]
     """Return a remark by item on each candidate that metrics truncate or whose words they cannot count."""
     remarks: dict[int, str] = {}
     limits: dict[int, list[str]] = {}
-    splits_words = False
+    splits_words, english = False, dict[str, None]()
     for planned in metrics:
         splits_words = splits_words or planned.metric.splits_words
+        if planned.metric.english_only:
+            english[planned.metric.label] = None
         if (longest := planned.metric.longest_caption) is not None:
             limits.setdefault(longest, []).append(planned.metric.label)
-    for item, candidate in enumerate(items.candidates if splits_words else ()):
-        if not candidate.isascii() and _UNSPACED.search(candidate):
+    for item, candidate in enumerate(items.candidates if splits_words or english else ()):
+        if candidate.isascii():
+            continue
+        if splits_words and _UNSPACED.search(candidate):
             remarks[item] = _UNSPACED_REMARK
+        elif english and not _LATIN.search(candidate):
+            remarks[item] = f"is not in Latin letters, and {', '.join(english)} reads English alone"
     for longest, labels in limits.items():
         cut = f"is cut at {longest:,} characters for {', '.join(dict.fromkeys(labels))}"
         for item, candidate in enumerate(items.candidates):

@@ -100,6 +100,7 @@ class Capture(Metric):
     """
 
     splits_words = True
+    english_only = True
     longest_caption = PARSEABLE
     label = "CAPTURE"
     needs = frozenset({"references"})

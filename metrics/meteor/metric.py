@@ -218,6 +218,7 @@ class Meteor(ptb.TokenMetric):
         ValueError: An argument is out of range.
     """
 
+    english_only = True
     longest_caption = PARSEABLE
     label = "METEOR"
     needs = frozenset({"references"})

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..items import Items
 from .ptb import tokenize_items
+from .tokenizers import PTB
 
 MAX_ORDER = 4
 
@@ -185,15 +186,15 @@ class NGramCounts:
     is_start: np.ndarray
 
 
-def ngrams_of(items: Items) -> NGrams:
+def ngrams_of(items: Items, tokenizer: str = PTB) -> NGrams:
     """Return the n-grams of items; the first metric that asks pays, the others share.
 
     Raises:
         MetricError: The texts could not be tokenised.
     """
-    known = items.memo.get("ngrams")
+    known = items.memo.get(f"ngrams {tokenizer}")
     if known is None:
-        known = items.memo["ngrams"] = _build(items)
+        known = items.memo[f"ngrams {tokenizer}"] = _build(items, tokenizer)
     return known
 
 
@@ -209,8 +210,8 @@ def concat_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(total) + (starts - (ends - lengths)).repeat(lengths)
 
 
-def _build(items: Items) -> NGrams:
-    tokenized = tokenize_items(items)
+def _build(items: Items, tokenizer: str) -> NGrams:
+    tokenized = tokenize_items(items, tokenizer)
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     candidate = np.fromiter(map(number.__getitem__, tokenized.candidates), dtype=np.int64)

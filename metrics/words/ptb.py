@@ -24,14 +24,15 @@ from functools import cache
 from struct import unpack
 from typing import Any
 
-from ..contract import Metric
+from ..contract import Metric, labelled
 from ..items import Items
+from . import tokenizers
 from .ptb_rules import CHARACTERS, PIECES, PUNCTUATION, RULES
 
 FINGERPRINT = {"tokenizer": "ptb 3.4.1", "revision": 1}
 """Versions that can change a token; the revision is raised when tokens change."""
 
-_EMPTY = "candidate has no token after PTB tokenisation"
+_EMPTY = "candidate has no token after tokenisation"
 _LEXEME = re.compile(
     r"(?P<set>\[(?:\\.|[^\]\\])+\])"
     r"|\{(?P<name>[a-z_]+)\}"
@@ -434,17 +435,22 @@ class TokenizedItems:
     failures: dict[int, str]
 
 
-def tokenize_items(items: Items) -> TokenizedItems:
-    """Tokenise candidates and references; the first metric that asks pays, the others share."""
-    if (known := items.memo.get("ptb")) is not None:
+def tokenize_items(items: Items, tokenizer: str = tokenizers.PTB) -> TokenizedItems:
+    """Tokenise candidates and references; the first metric that asks pays, the others share.
+
+    Raises:
+        MetricError: The tokeniser is not installed.
+    """
+    if (known := items.memo.get(tokenizer)) is not None:
         return known
+    tokenize = tokenize_text if tokenizer == tokenizers.PTB else tokenizers.load(tokenizer)[0]
     raw_sets, set_of_item = items.reference_sets
-    reference_sets = [tuple(map(tokenize_text, references)) for references in raw_sets]
+    reference_sets = [tuple(map(tokenize, references)) for references in raw_sets]
     faults = list(map(references_fault, reference_sets))
     failures: dict[int, str] = {}
     if any(faults):
         failures = {item: fault for item, its_set in enumerate(set_of_item.tolist()) if (fault := faults[its_set])}
-    items.memo["ptb"] = tokenized = TokenizedItems(list(map(tokenize_text, items.candidates)), reference_sets, failures)
+    items.memo[tokenizer] = tokenized = TokenizedItems(list(map(tokenize, items.candidates)), reference_sets, failures)
     return tokenized
 
 
@@ -465,7 +471,7 @@ def references_fault(references: Sequence[str]) -> str | None:
     """Return why no metric that compares tokens can score with tokenised references; None if it can."""
     if not references:
         return "item has no reference"
-    return None if any(references) else "no reference has a token after PTB tokenisation"
+    return None if any(references) else "no reference has a token after tokenisation"
 
 
 class TokenMetric(Metric):
@@ -476,3 +482,44 @@ class TokenMetric(Metric):
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and what tokenises."""
         return {**super().fingerprint(), "tokenizer": FINGERPRINT}
+
+
+class WordMetric(TokenMetric):
+    """The base of metrics that compare words of any language.
+
+    Args:
+        tokenizer: What finds the words: ``ptb``, lower-cased and without punctuation, for English; sacrebleu's ``13a``,
+            ``intl``, ``zh``, ``char``, ``ja-mecab`` or ``ko-mecab``; or ``spacy:LANGUAGE``. All but ``ptb`` keep case
+            and punctuation.
+
+    Raises:
+        ValueError: There is no such tokeniser.
+    """
+
+    tokenizer: str = tokenizers.PTB
+
+    def __init__(self, tokenizer: str = tokenizers.PTB) -> None:
+        if tokenizer == tokenizers.PTB:
+            return
+        tokenizers.check_name(tokenizer)
+        self.tokenizer = tokenizer
+        self.label = labelled(self, [tokenizer])
+        if not tokenizers.needs_spaces(tokenizer):
+            self.splits_words = False
+
+    def check(self) -> None:
+        """Raise if the tokeniser is not installed."""
+        self.fingerprint()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings and what tokenises."""
+        return {**super().fingerprint(), "tokenizer": fingerprint_of(self.tokenizer)}
+
+
+def fingerprint_of(tokenizer: str) -> dict[str, Any]:
+    """Return the versions that can change a token.
+
+    Raises:
+        MetricError: The tokeniser is not installed.
+    """
+    return FINGERPRINT if tokenizer == tokenizers.PTB else tokenizers.load(tokenizer)[1]

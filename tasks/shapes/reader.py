@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...rows import Row
 from ..schema import require_choice
+from . import japanese
 from .clips import clip_candidates, clip_references, sample_clip
 from .crops import NEGATIVES, crops_of
 from .describing import detailed_reference, short_references
@@ -55,21 +57,28 @@ def detailed_captions(scenes: int = 200) -> Iterator[Row]:
         yield from rated_rows(scene.seed, picture_row(scene), candidates, 5, [detailed_reference(scene)])
 
 
-def short_captions(scenes: int = 200, faults: str = "all", split: str = "test") -> Iterator[Row]:
+def short_captions(
+    scenes: int = 200, faults: str = "all", split: str = "test", language: str = "english"
+) -> Iterator[Row]:
     """Yield a sentence of each grade on each scene, with the ratings of three simulated raters, 1 to 4.
 
     Args:
         scenes: How many.
         faults: What is wrong in captions: ``all`` kinds of things, or their ``shapes`` alone.
         split: ``test``, or ``validation`` for choosing what these then judge.
+        language: Of captions and references: ``english``, or ``japanese`` with the same scenes, faults and ratings.
 
     Raises:
         TaskError: A choice has no such value.
     """
     require_choice("faults", faults, tuple(_CANDIDATES))
+    require_choice("language", language, ("english", "japanese"))
     for scene in _scenes(_EXPERT, scenes, split):
-        candidates = _CANDIDATES[faults](scene)
-        yield from rated_rows(scene.seed, picture_row(scene), candidates, 4, short_references(scene))
+        candidates, references = _CANDIDATES[faults](scene), short_references(scene)
+        if language == "japanese":
+            candidates = [replace(graded, text=japanese.sentence(graded.account)) for graded in candidates]
+            references = japanese.short_references(scene)
+        yield from rated_rows(scene.seed, picture_row(scene), candidates, 4, references)
 
 
 def pairs(scenes: int = 200) -> Iterator[Row]:

@@ -53,5 +53,5 @@ def test_values_do_not_depend_on_how_items_are_cut_into_chunks(composed, monkeyp
     whole = Bleu4().score(composed, Context()).values
     monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
     monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
-    composed.memo.pop("ngrams"), composed.memo.pop("bleu")
+    composed.memo.clear()
     np.testing.assert_array_equal(Bleu4().score(composed, Context()).values, whole)

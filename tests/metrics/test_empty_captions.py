@@ -124,5 +124,5 @@ def test_gpt4_eval_of_an_empty_caption_is_0_and_the_judge_is_asked_about_the_oth
 @pytest.mark.parametrize("metric", [Rep1(), IncorrectEnding()])
 def test_metric_of_which_less_is_better_has_no_value_for_an_empty_caption(metric: Metric):
     scores = metric.score(items(["", "a dog runs"]), Context())
-    assert scores.failures == {0: "candidate has no token after PTB tokenisation"}
+    assert scores.failures == {0: "candidate has no token after tokenisation"}
     assert scores.values.tolist() == pytest.approx([np.nan, 0], nan_ok=True)

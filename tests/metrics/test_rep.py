@@ -20,7 +20,7 @@ def test_ngram_that_occurs_k_times_counts_k_minus_1(make_items: Callable[..., It
 def test_caption_shorter_than_n_repeats_nothing_and_one_without_words_has_no_value(make_items):
     scores = Rep4().score(make_items(["dog dog dog", "dog dog dog dog dog", "..."], [()] * 3), Context())
     np.testing.assert_array_equal(scores.values, [0, 1, np.nan])
-    assert scores.failures == {2: "candidate has no token after PTB tokenisation"}
+    assert scores.failures == {2: "candidate has no token after tokenisation"}
 
 
 def test_system_value_is_the_mean_per_caption(make_items: Callable[..., Items]):

@@ -25,4 +25,4 @@ def test_references_of_which_none_has_a_token_are_failures_and_an_empty_candidat
     items = make_items(["a dog", "?", "a dog", ""], [["...", "-"], ["a dog"], ["...", "a dog"], ["!"]])
     scores = RougeL().score(items, Context())
     assert scores.values[1:3].tolist() == [0, 1]
-    assert scores.failures == dict.fromkeys((0, 3), "no reference has a token after PTB tokenisation")
+    assert scores.failures == dict.fromkeys((0, 3), "no reference has a token after tokenisation")

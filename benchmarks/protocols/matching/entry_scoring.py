@@ -84,6 +84,25 @@ def cut_to_one(group: Sequence[ScoredEntry]) -> list[bool]:
     return repeated
 
 
+def encode_pieces(
+    job: Job, pieces: Iterable[_Piece], to_items: Callable[[_Piece], Items]
+) -> Iterator[tuple[_Piece, AnyEncoded]]:
+    """Yield pieces with the output of the encoder, which may be in another process."""
+    waiting, progress = deque[_Piece](), ShardProgress(job.progress)
+
+    def to_encode() -> Iterator[Items]:
+        for piece in pieces:
+            waiting.append(piece)
+            yield to_items(piece)
+
+    def here(shards: Iterable[Items]) -> Iterator[AnyEncoded]:
+        for items in shards:
+            yield encode_items(items, job.models.encoder, job.cache, progress)
+
+    for encoded in (job.encoding or here)(to_encode()):
+        yield waiting.popleft(), encoded
+
+
 class EntryScorer:
     """Scores entries and texts, a shard at a time; excludes images of which a part cannot be encoded.
 
@@ -112,7 +131,9 @@ class EntryScorer:
         done = 0
         of_images = (list(group) for _, group in groupby(entries, key=lambda entry: entry.image))
         pieces = (list(chain.from_iterable(images)) for images in grouped(of_images, len, self._job.shard))
-        for piece, encoded in self._encoded(pieces, lambda some: _items(some, [entry.texts for entry in some])):
+        for piece, encoded in encode_pieces(
+            self._job, pieces, lambda some: _items(some, [entry.texts for entry in some])
+        ):
             assert isinstance(encoded, EncodedItems)  # noqa: S101 - the encoder has vectors
             yield from self._of_piece(piece, encoded)
             done += len(piece)
@@ -141,7 +162,7 @@ class EntryScorer:
         scored: list[tuple[ScoredEntry, np.ndarray, str]] = []
         dropped, done = set[str](), 0
         groups = groups_of(entries, self._settings)
-        for some, encoded in self._encoded(grouped(groups, len, self._job.shard), _groups_texts):
+        for some, encoded in encode_pieces(self._job, grouped(groups, len, self._job.shard), _groups_texts):
             assert isinstance(encoded, ScoredItems)  # noqa: S101 - the encoder scores pairs
             scores, start = encoded.scores, 0
             places = ((group, number) for group in some for number in range(len(group)))
@@ -162,26 +183,6 @@ class EntryScorer:
             done += sum(map(len, some))
             self._report(done, self._total)
         return scored, dropped
-
-    def _encoded(
-        self, pieces: Iterable[_Piece], to_items: Callable[[_Piece], Items]
-    ) -> Iterator[tuple[_Piece, AnyEncoded]]:
-        """Yield pieces with the output of the encoder, which may be in another process."""
-        waiting: deque[_Piece] = deque()
-
-        def to_encode() -> Iterator[Items]:
-            for piece in pieces:
-                waiting.append(piece)
-                yield to_items(piece)
-
-        job, progress = self._job, ShardProgress(self._job.progress)
-
-        def here(shards: Iterable[Items]) -> Iterator[AnyEncoded]:
-            for items in shards:
-                yield encode_items(items, job.models.encoder, job.cache, progress)
-
-        for encoded in (job.encoding or here)(to_encode()):
-            yield waiting.popleft(), encoded
 
     def _of_piece(self, piece: Sequence[MatchEntry], encoded: EncodedItems) -> Iterator[ScoredEntry]:
         crops, texts = encoded.images, encoded.texts

@@ -122,6 +122,9 @@ def test_captions_without_spaces_between_words_are_remarked_where_metrics_count_
         assert remark["samples"] == ["0", "1"]
         assert "without spaces between words" in remark["reason"]
     assert capbench.score(rows, ["half_fails"]).remarks == []
+    assert capbench.score(rows, ["bleu_1[tokenizer=char]"]).remarks == []
+    marked = {remark["reason"]: remark["samples"] for remark in capbench.score(rows, ["incorrect_ending"]).remarks}
+    assert marked["is not in Latin letters, and %Incorrect reads English alone"] == ["2", "3", "5"]
 
 
 def test_rows_that_cannot_be_scored_are_counted_by_reason():

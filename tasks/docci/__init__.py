@@ -1,0 +1,1 @@
+"""DOCCI: photographs with long human descriptions."""

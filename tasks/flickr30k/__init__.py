@@ -1,0 +1,1 @@
+"""Flickr30k: photographs with five captions."""

@@ -1,0 +1,1 @@
+"""Urban1k: street scenes with long captions by GPT-4V."""
