@@ -36,6 +36,8 @@ metrics: Registry[type[Metric]] = Registry(
         "capture": "capbench.metrics.capture.metric:Capture",
         "chair_i": "capbench.metrics.chair:ChairI",
         "chair_s": "capbench.metrics.chair:ChairS",
+        "checklist_coverage": "capbench.metrics.checklist:ChecklistCoverage",
+        "checklist_precision": "capbench.metrics.checklist:ChecklistPrecision",
         "cider": "capbench.metrics.cider:Cider",
         "clair": "capbench.metrics.clair:Clair",
         "clip_f1": "capbench.metrics.clip_f1:ClipF1",

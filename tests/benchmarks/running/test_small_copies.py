@@ -1,0 +1,59 @@
+"""CAPEval, AMBER and SugarCrepe++ by the whole command: from small files in the released layout to numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import capbench
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.cli.main import main
+from capbench.metrics.checklist import PROMPT, SYSTEM, listed, read_item
+from capbench.metrics.judging import fill
+from capbench.tasks.capeval.reader import checklists
+
+
+def jsonl(path: Path, rows: Iterable[Any]) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def run(task: str, data: Path, *more: str) -> TaskRun:
+    """Run a task by the command, and return its record."""
+    options = ["--data", f"{task}={data}", "--skip_checks", "--output_path", str(data / "runs")]
+    assert main(["run", "--task", task, *options, *more]) == 0
+    (folder,) = data.glob(f"runs/{task}/*/*")
+    return capbench.load_run(folder)[task]
+
+
+def captions(data: Path, texts: Mapping[str, str]) -> list[str]:
+    """Record captions, or answers, by id, and return the options that name them."""
+    rows = [{"id": name, "caption": text} for name, text in texts.items()]
+    return ["--model", f"captions:{jsonl(data / 'captions.jsonl', rows)}"]
+
+
+def test_capeval_is_coverage_and_precision_by_a_judge(tmp_path: Path):
+    rows = [
+        {"id": "1", "img_path": "SO001.jpg", "instance_checklist": [{"Tags": "object", "Question": "A dog?"}],
+         "text_checklist": [{"Tags": "word", "Question": "Does it read 'stop'?"}, {"Tags": "", "Question": " "}]},
+        {"id": "2", "img_path": "DK001.jpg", "attribute_checklist": [{"Tags": "color", "Question": "Red?"}] * 3},
+    ]  # fmt: skip
+    jsonl(tmp_path / "checklist.jsonl", rows)
+    said = {"SO001.jpg": ["yes", "not_mentioned"], "DK001.jpg": ["no", "yes", "yes"]}
+    answers: list[dict[str, str]] = []
+    for row in checklists(tmp_path, "checklist.jsonl"):
+        entries = [read_item(json.dumps(item)) for item in row["items"]]
+        verdicts = [{"item_index": at, "verdict": verdict} for at, verdict in enumerate(said[row["img_path"]])]
+        prompt = fill(PROMPT, caption=f"It is {row['img_path']}", items=listed(entries))
+        answers.append({"prompt": f"{SYSTEM}\n\n{prompt}", "response": json.dumps({"gt_verdicts": verdicts})})
+    judge = ["--judge", f"responses:{jsonl(tmp_path / 'answers.jsonl', answers)}", "--bootstrap", "20"]
+    done = run("capeval", tmp_path, *captions(tmp_path, {name: f"It is {name}" for name in said}), *judge)
+    values = {(result.metric, result.category): result.value for result in done.results if result.metric != "length"}
+    assert values == {
+        ("checklist_coverage", "Scene & Object"): 1 / 2, ("checklist_coverage", "Design & Knowledge"): 1,
+        ("checklist_coverage", ""): 4 / 5, ("checklist_precision", "Scene & Object"): 1,
+        ("checklist_precision", "Design & Knowledge"): 2 / 3, ("checklist_precision", ""): 3 / 4,
+    }  # fmt: skip
+    assert all(result.interval for result in done.results if not result.category)
