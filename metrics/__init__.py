@@ -27,6 +27,7 @@ metrics: Registry[type[Metric]] = Registry(
     "metric",
     {
         "aloha": "capbench.metrics.aloha:Aloha",
+        **{f"amber_{name}": f"capbench.metrics.amber:Amber{name.title()}" for name in ("chair", "cover", "hal", "cog")},
         "autodq": "capbench.metrics.autodq:AutoDq",
         "autodq_precision": "capbench.metrics.autodq:AutoDqPrecision",
         "autodq_recall": "capbench.metrics.autodq:AutoDqRecall",

@@ -7,6 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+from tiny_capture import make_nltk_data, make_wordnet
+
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.cli.main import main
@@ -57,3 +61,41 @@ def test_capeval_is_coverage_and_precision_by_a_judge(tmp_path: Path):
         ("checklist_precision", "Design & Knowledge"): 2 / 3, ("checklist_precision", ""): 3 / 4,
     }  # fmt: skip
     assert all(result.interval for result in done.results if not result.category)
+
+
+@pytest.mark.costly
+def test_amber_counts_nouns_of_descriptions_and_reads_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from nltk import data
+
+    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    monkeypatch.setattr(data, "path", [str(make_nltk_data(tmp_path / "nltk"))])
+    (tmp_path / "wordnet").mkdir()
+    monkeypatch.setenv("WNSEARCHDIR", str(make_wordnet(tmp_path / "wordnet")))
+    nlp = spacy.blank("en")
+    nlp.vocab.set_vector("car", np.ones(2, np.float32))
+    nlp.to_disk(tmp_path / "vectors")
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "type": "generative", "truth": ["car", "sky"], "hallu": ["dog"]},
+        {"id": 2, "type": "generative", "truth": ["car"], "hallu": ["grass", "dog"]},
+        {"id": 3, "type": "discriminative-attribute-state", "truth": "yes"},
+        {"id": 4, "type": "discriminative-attribute-state", "truth": "no"},
+        {"id": 5, "type": "discriminative-attribute-number", "truth": "no"},
+    ]
+    query = [{"id": row["id"], "image": f"AMBER_{row['id'] % 2}.jpg", "query": "Is it so?"} for row in rows]
+    words = {"car": ["light"], "sky": [], "dog": [], "grass": []}
+    contents = {"annotations": rows, "relation": words, "query_generative": query[:2]}
+    for name, content in (contents | {"query_discriminative-attribute": query[2:]}).items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "safe_words.txt").write_text("grass")
+    files = f"associations=relation.json,safe_words=safe_words.txt,vectors={tmp_path / 'vectors'}"
+    metrics = ",".join(f"amber_{name}[{files}]" for name in ("chair", "cover", "hal", "cog"))
+    answers = captions(tmp_path, {"1": "The light stands near a dog .", "2": "Two dogs run over the grass ."})
+    done = run("amber_generative", tmp_path, *answers, "--metrics", metrics, "--bootstrap", "0")
+    # Nouns: light (a car's), dog; dog, grass (safe).
+    assert [result.value for result in done.results] == [2 / 4, 1 / 3, 1, 2 / 3]
+    done = run("amber_attribute", tmp_path, *captions(tmp_path, {"3": "No", "4": "No", "5": "no"}), "--bootstrap", "0")
+    rates = {(result.metric, result.statistic, result.category): result.value for result in done.results}
+    assert [rates["exact", "accuracy", name] for name in ("state", "number", "")] == [1 / 2, 0, 1 / 3]
+    assert [rates["exact", name, ""] for name in ("precision", "recall", "neither_share")] == [1 / 2, 1 / 2, 1 / 3]
+    assert rates["exact", "f1", ""] == 2 * 0.5 * 0.5 / (1 + 0.0001)
+    assert rates["strict", "f1", ""] == 2 * 0.667 / (1.667 + 0.0001)
