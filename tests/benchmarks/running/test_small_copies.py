@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny_capture import make_nltk_data, make_wordnet
+from tiny_capture import find_minilm, make_nltk_data, make_wordnet
+from tiny_clip import TinyClip
+from tiny_images import noise_png
 
 import capbench
 from capbench.benchmarks.records.task_run import TaskRun
@@ -99,3 +102,28 @@ def test_amber_counts_nouns_of_descriptions_and_reads_answers(tmp_path: Path, mo
     assert [rates["exact", name, ""] for name in ("precision", "recall", "neither_share")] == [1 / 2, 1 / 2, 1 / 3]
     assert rates["exact", "f1", ""] == 2 * 0.5 * 0.5 / (1 + 0.0001)
     assert rates["strict", "f1", ""] == 2 * 0.667 / (1.667 + 0.0001)
+
+
+@pytest.mark.costly
+def test_sugarcrepe_pp_is_of_images_with_texts_and_of_texts_alone(tmp_path: Path, tiny_clip: TinyClip):
+    (tmp_path / "val2017").mkdir()
+    subsets = ("swap_obj", "swap_att", "replace_obj", "replace_att", "replace_rel")
+    texts = ["a dog on a mat", "on a mat is a dog", "the sky is blue", "a mat on a dog", "two cats"]
+    for number, subset in enumerate(subsets):
+        keys, turned = ("caption", "caption2", "negative_caption"), texts[number:] + texts[:number]
+        row = {"id": 0, "filename": f"{number}.png", **dict(zip(keys, turned, strict=False))}
+        (tmp_path / f"{subset}.json").write_text(json.dumps([row]))
+        (tmp_path / "val2017" / f"{number}.png").write_bytes(noise_png(number))
+    clip = ["--model", "hf_clip", "--model_args", f"pretrained={tiny_clip.hf_folder},device=cpu"]
+    both, first, second = (
+        {result.category: result.value for result in run(f"sugarcrepe_pp{part}", tmp_path, *clip).results}
+        for part in ("", "_first", "_second")
+    )
+    assert [both[name] for name in subsets] == [first[name] * second[name] for name in subsets]
+    assert {first[name] for name in subsets} == {second[name] for name in subsets} == {0, 1}
+    shutil.rmtree(tmp_path / "val2017")
+    sentences = ["--model", "sentences", "--model_args", f"pretrained={find_minilm()},device=cpu"]
+    done = run("sugarcrepe_pp_text", tmp_path, *sentences)
+    values = {result.category: result.value for result in done.results}
+    # The reworded caption is nearer than the sky; two cats are not nearer than the caption with its words swapped.
+    assert (values["swap_obj"], values["replace_att"]) == (1, 0)
