@@ -46,6 +46,7 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
         "pair_scores": "capbench.adapters.encoders.pair_scores:RecordedPairs",
         "responses": "capbench.adapters.judges.responses:RecordedResponses",
         "sam": "capbench.adapters.regions.sam:SamSegmenter",
+        "sentences": "capbench.adapters.encoders.sentences:SentenceEncoder",
         "shapes_detector": "capbench.adapters.shapes.regions:ShapesDetector",
         "shapes_painter": "capbench.adapters.shapes.painter:ShapesPainter",
         "shapes_planted": "capbench.adapters.shapes.planted:PlantedCaptioner",

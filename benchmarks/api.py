@@ -110,7 +110,7 @@ def evaluate(
         if call.missing.errors:
             on_missing(call.missing)
         execution.require_named(call.models)
-        output, result = Path(output_path) if output_path else None, Run()
+        output, result = Path(output_path) if output_path else None, Run(groups=call.groups)
         if output:
             require_folder(output)
         with shared_by(execution.processes), Store(file, late=True) as opened:

@@ -202,8 +202,9 @@ def run(options: argparse.Namespace) -> int:
         finished.append(task_run)
         finish(task_run)
 
+    lines: list[str] = []
     try:
-        evaluate(
+        done = evaluate(
             tasks=names(options.tasks),
             metrics=metric_names,
             on_finish=report,
@@ -212,13 +213,15 @@ def run(options: argparse.Namespace) -> int:
             **models,
             **settings,
         )
+        lines += done.group_lines()
     finally:
         # When a later task fails, those before it are done, and are shown.
         if finished:
             print(render(finished, options.format), flush=True)
-            if options.format == "github" and (lines := legend(finished)):
-                # What is piped on is the table alone.
-                tell("", *lines)
+            # What is piped on is the table alone.
+            tell(*lines)
+            if options.format == "github" and (explained := legend(finished)):
+                tell("", *explained)
     failed = any(result.record.metric_errors or not result.record.is_complete for result in finished)
     return 1 if failed or not_logged else 0
 

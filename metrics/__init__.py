@@ -27,6 +27,7 @@ metrics: Registry[type[Metric]] = Registry(
     "metric",
     {
         "aloha": "capbench.metrics.aloha:Aloha",
+        **{f"amber_{name}": f"capbench.metrics.amber:Amber{name.title()}" for name in ("chair", "cover", "hal", "cog")},
         "autodq": "capbench.metrics.autodq:AutoDq",
         "autodq_precision": "capbench.metrics.autodq:AutoDqPrecision",
         "autodq_recall": "capbench.metrics.autodq:AutoDqRecall",
@@ -36,6 +37,8 @@ metrics: Registry[type[Metric]] = Registry(
         "capture": "capbench.metrics.capture.metric:Capture",
         "chair_i": "capbench.metrics.chair:ChairI",
         "chair_s": "capbench.metrics.chair:ChairS",
+        "checklist_coverage": "capbench.metrics.checklist:ChecklistCoverage",
+        "checklist_precision": "capbench.metrics.checklist:ChecklistPrecision",
         "cider": "capbench.metrics.cider:Cider",
         "clair": "capbench.metrics.clair:Clair",
         "clip_f1": "capbench.metrics.clip_f1:ClipF1",

@@ -17,9 +17,22 @@ T = TypeVar("T")
 BUILTIN_FOLDER = Path(__file__).parent
 DEFAULT_OUTPUT_TYPE = "generate_until"
 """The protocol of a task file that names none, as in lm-eval."""
-_GROUP_KEYS = ("group", "task", "description", "metadata")
+_GROUP_KEYS = ("group", "task", "description", "score", "metadata")
 _MAX_GROUPS = 40
 """Groups of which each holds the next."""
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """A number over results of several tasks of a group: their mean, as more is better.
+
+    Attributes:
+        label: Its name in tables.
+        mean_of: Task to the name of its result in records; one of which less is better counts as 1 minus it.
+    """
+
+    label: str
+    mean_of: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class IndexEntry:
     description: str = ""
     tags: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
+    score: GroupScore | None = None
 
 
 @dataclass(frozen=True)
@@ -201,7 +215,7 @@ def _entry_of(path: Path, parsed: ParsedFile) -> IndexEntry | None:
                 raise TaskError(f"{parsed.where(str(key))}: unknown key '{key}' of a group.{nearest}")
         if not (members := _names(parsed, "task")):
             raise TaskError(f"{parsed.where('group')}: group '{name}' names no task")
-        return IndexEntry(name, "group", path, description=description, members=members)
+        return IndexEntry(name, "group", path, description=description, members=members, score=_score(parsed))
     if "task" not in values:
         return None
     if not isinstance(name := values["task"], str):
@@ -215,6 +229,17 @@ def _entry_of(path: Path, parsed: ParsedFile) -> IndexEntry | None:
         description=description,
         tags=_names(parsed, "tag"),
     )
+
+
+def _score(parsed: ParsedFile) -> GroupScore | None:
+    value = parsed.values.get("score")
+    if value is None:
+        return None
+    entries = value.get("mean_of") if isinstance(value, dict) and value.keys() == {"label", "mean_of"} else None
+    texts = [value["label"], *entries, *entries.values()] if isinstance(entries, dict) and entries else [None]
+    if entries is None or not all(isinstance(text, str) for text in texts):
+        raise TaskError(f"{parsed.where('score')}: score: expected {{label: NAME, mean_of: {{TASK: RESULT, ...}}}}")
+    return GroupScore(value["label"], entries)
 
 
 def _names(parsed: ParsedFile, key: str) -> tuple[str, ...]:

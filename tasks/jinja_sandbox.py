@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
@@ -45,6 +46,7 @@ def compile_source(source: str) -> Callable[[Mapping[str, Any]], Any]:
     # Captions are plain text, never HTML: escaping would change what is scored.
     environment = _Sandbox(undefined=jinja2.StrictUndefined, autoescape=False, optimized=False)
     environment.globals.pop("lipsum")
+    environment.filters["tojson"] = json.dumps  # jinja2's own escapes HTML
     tree = environment.parse(source)
     if (expression := _only_expression(tree)) is None:
         template = environment.from_string(tree)

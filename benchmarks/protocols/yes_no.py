@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from ..inputs.failures import FailureLog
 from ..inputs.items import text_fault
@@ -46,6 +48,11 @@ def strict(answer: str) -> Said:
     return word if word in ("yes", "no") else "neither"
 
 
+def exact(answer: str) -> Said:
+    """Return what an answer says that is ``Yes`` or ``No`` to the letter, as AMBER's released code reads it."""
+    return "yes" if answer == "Yes" else "no" if answer == "No" else "neither"
+
+
 TERMS = ("yes_right", "yes_wrong", "no_right", "no_wrong", "neither_yes", "neither_no")
 """The counts of answers: yes and no by whether they are right; neither, by the right answer."""
 
@@ -56,35 +63,42 @@ def term_of(said: Said, truth: bool) -> int:
     return {"yes": 0, "no": 2}[said] + (not right) if said != "neither" else 4 + (not truth)
 
 
+Answer = Literal["yes", "no"]
 _SHARES: Mapping[str, tuple[list[int], list[int], str]] = {
     "accuracy": ([0, 2], [0, 1, 2, 3, 4, 5], "there is no answer"),
-    "precision": ([0], [0, 1], "no answer is yes"),
-    "recall": ([0], [0, 3, 4], "no question is to be answered with yes"),
+    "precision": ([0], [0, 1], "no answer is {}"),
+    "recall": ([0], [0, 3, 4], "no question is to be answered with {}"),
     "yes_share": ([0, 1], [0, 1, 2, 3, 4, 5], "there is no answer"),
     "neither_share": ([4, 5], [0, 1, 2, 3, 4, 5], "there is no answer"),
 }
 """Of a rate: the terms of numerator and denominator, and the reason where the denominator is 0."""
+_EXCHANGED = [2, 3, 0, 1, 5, 4]
+"""The terms with yes and no exchanged."""
 
 
-def _share(name: str, sums: np.ndarray) -> float:
+def _share(name: str, sums: np.ndarray, positive: Answer = "yes") -> float:
     part, whole, reason = _SHARES[name]
+    if name in ("precision", "recall") and positive == "no":
+        sums = sums[_EXCHANGED]
     if not sums[whole].sum():
-        raise UndefinedStatistic(reason)
+        raise UndefinedStatistic(reason.format(positive))
     return sums[part].sum() / sums[whole].sum()
 
 
-def _f1(sums: np.ndarray) -> float:
-    precision, recall = _share("precision", sums), _share("recall", sums)
-    if not precision + recall:
-        raise UndefinedStatistic("no yes is right")
-    return 2 * precision * recall / (precision + recall)
+def _f1(sums: np.ndarray, positive: Answer = "yes", decimals: int | None = None, added: float = 0.0) -> float:
+    shares = [_share(name, sums, positive) for name in ("precision", "recall")]
+    if decimals is not None:
+        shares = [round(100 * share, decimals) / 100 for share in shares]
+    if not sum(shares):
+        raise UndefinedStatistic(f"no {positive} is right")
+    return 2 * shares[0] * shares[1] / (sum(shares) + added)
 
 
-RATES: Mapping[str, Callable[[np.ndarray], float]] = {
+RATES: Mapping[str, Callable[..., float]] = {
     name: _f1 if name == "f1" else partial(_share, name)
     for name in ("accuracy", "precision", "recall", "f1", "yes_share", "neither_share")
 }
-"""Rates of the sums ``[6]`` of ``TERMS``; yes is the positive class. Answers that are neither do not count in
+"""Rates of the sums ``[6]`` of ``TERMS``, and of the positive class. Answers that are neither do not count in
 precision, and are never right."""
 
 
@@ -105,8 +119,8 @@ def majority_elsewhere(question: np.ndarray, image: np.ndarray, truth: np.ndarra
     return np.where(balance == 0, 0.5, (balance > 0) == truth)
 
 
-_PARSES: Mapping[str, Callable[[str], Said]] = {"released": released, "strict": strict}
-_LABELS = {"released": "Answers", "strict": "Answers, strictly read"}
+_PARSES: Mapping[str, Callable[[str], Said]] = {"released": released, "strict": strict, "exact": exact}
+_LABELS = {"released": "Answers", "strict": "Answers, strictly read", "exact": "Answers, to the letter"}
 _TRUTH = {"yes": True, "no": False}
 
 
@@ -116,33 +130,57 @@ class _Question(Question):
 
     image: str
     truth: bool
+    category: str
 
     @property
     def values(self) -> list[Any]:
         """Its content as JSON values."""
-        return [self.image, self.request.prompt, self.truth]
+        return [self.image, self.request.prompt, self.truth, *filter(None, [self.category])]
 
     def content(self) -> bytes:
         """Return the same as JSON."""
         return json.dumps(self.values).encode()
 
 
-class YesNo(Protocol[ProtocolSettings]):
+class YesNoSettings(ProtocolSettings):
+    """The settings of a yes-no task that affect its numbers."""
+
+    readings: tuple[Literal["released", "strict", "exact"], ...] = ("released", "strict")
+    """The ways to parse answers."""
+    positive: Answer = "yes"
+    """The answer of which precision, recall and F1 are."""
+    f1_decimals: int | None = Field(default=None, ge=0)
+    """Decimals, in per cent, to which precision and recall are rounded before F1."""
+    f1_added: float = Field(default=0.0, ge=0)
+    """What is added to the denominator of F1."""
+
+    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
+        "readings": "released: no if No, no or not is a word before the first full stop, else yes, as in POPE's code; "
+        "an empty answer is a yes. strict: by the first word. exact: Yes or No to the letter, as in AMBER's code. An "
+        "answer that is neither yes nor no is wrong",
+        "positive": "the answer of which precision, recall and F1 are",
+        "f1_decimals": "decimals, in per cent, to which precision and recall are rounded before F1",
+        "f1_added": "what is added to the denominator of F1",
+    }
+
+
+class YesNo(Protocol[YesNoSettings]):
     """Accuracy, precision, recall and F1 of a model's answers, and their share of yes.
 
-    ``doc_to_text`` gives the question, ``doc_to_target`` the right answer: yes or no.
+    ``doc_to_text`` gives the question, ``doc_to_target`` the right answer: yes or no. With ``doc_to_category`` rates
+    are also given by category; the overall ones are those of all questions together.
     """
 
-    reads = ("doc_to_text", *IMAGE_KEYS, "generation_kwargs", "video_frames")
+    Settings = YesNoSettings
+    reads = ("doc_to_text", *IMAGE_KEYS, "doc_to_category", "generation_kwargs", "video_frames")
     needs = frozenset({"doc_to_text", "doc_to_target"})
     lists = frozenset[str]()
     about = (
-        "Answers are parsed in two ways. released: no if No, no or not is a word before the first full stop, else yes, "
-        "as in POPE's released code; an empty answer is a yes. strict: by the first word; an answer that is neither "
-        "yes nor no is wrong. Precision and recall are those of yes; a rate with denominator 0 is undefined. "
-        "Intervals are by bootstrap over images. The image-blind baseline of accuracy is the majority answer to the "
-        "same question on other images."
+        "Answers are parsed in the ways of 'readings'. A rate with denominator 0 is undefined. Intervals are by "
+        "bootstrap over images. The image-blind baseline of accuracy is the majority answer to the same question on "
+        "other images."
     )
+    category_key = "doc_to_category"
     subject = "model"
     needs_captioner = True
     statistic = "accuracy"
@@ -152,13 +190,14 @@ class YesNo(Protocol[ProtocolSettings]):
     @property
     def measures(self) -> tuple[str, ...]:
         """The ways to parse answers."""
-        return tuple(_PARSES)
+        return self.settings.readings
 
     def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return the number of usable questions, and the data checks."""
         questions = list(read_each(job, self.document_keys, _question, failures))
-        checks = _checks(job, len(questions), {question.image for question in questions})
-        return Summary(len(questions), data_checks=checks)
+        categories = Counter(question.category for question in questions)
+        checks = _checks(job, categories, {question.image for question in questions})
+        return Summary(len(questions), data_checks=checks, categories=list(categories))
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Request the answers to all questions.
@@ -167,9 +206,10 @@ class YesNo(Protocol[ProtocolSettings]):
             DataError: As of ``Protocol.collect``, or a recorded source lacks answers and ``subset`` is not set.
         """
         require_captioner(job)
-        log, images, answers = RequestLog(job), set[str](), 0
+        log, images, asked, categories, answers = RequestLog(job), set[str](), Counter[str](), dict[str, int](), 0
         for some, captioned in answered(job, read_each(job, self.document_keys, _question, failures)):
             images.update(question.image for question in some)
+            asked.update(question.category for question in some)
             # An empty answer counts: released code parses it, too.
             said = [
                 (question, "" if text_fault(answer.text) else str(answer.text))
@@ -178,42 +218,49 @@ class YesNo(Protocol[ProtocolSettings]):
             ]
             if said and log.may_be_part:
                 answers += len(said)
-                yield _shard(said)
-        checks = _checks(job, log.asked, images)
+                yield _shard(said, categories, self.measures)
+        checks = _checks(job, asked, images)
         log.require_all(failures)
         if not answers:
             raise no_rows(job, "no question was answered", failures)
-        return log.summary(answers, checks)
+        return log.summary(answers, checks, list(categories))
 
     def results(self, job: Job, collected: Collected, scored: ScoredMetrics, statistics: Statistics) -> list[Result]:
-        """Return the rates of each way to parse answers, with bootstrap intervals over images."""
+        """Return the rates of each way to parse answers, by category, then overall, with intervals over images."""
+        names, of_row = collected.summary.categories, collected.numbers["category"]
+        parts = [(name, of_row == number) for number, name in enumerate(names)] if len(names) > 1 else []
+        parts.append(("", np.ones(collected.rows, bool)))
         return [
-            self._result(job, collected, parse, rate)
+            self._result(job, collected, parse, rate, category, rows)
             for parse in self.measures
+            for category, rows in parts
             for rate in RATES
             # In released code every answer other than no is yes.
             if (parse, rate) != ("released", "neither_share")
         ]
 
-    def _result(self, job: Job, collected: Collected, parse: str, rate: str) -> Result:
-        numbers = collected.numbers
-        terms = np.eye(len(TERMS))[numbers[parse]]
-        totals, pool = terms.sum(axis=0), RATES[rate]
-        label, alone = (_LABELS[parse], rate.replace("_share", " share")), dict[str, float]()
+    def _result(self, job: Job, collected: Collected, parse: str, rate: str, category: str, rows: np.ndarray) -> Result:
+        numbers = {name: values[rows] for name, values in collected.numbers.items()}
+        terms, settings = np.eye(len(TERMS))[numbers[parse]], self.settings
+        totals, smooth = terms.sum(axis=0), partial(RATES[rate], positive=settings.positive)
+        pool = partial(smooth, decimals=settings.f1_decimals, added=settings.f1_added) if rate == "f1" else smooth
+        label, alone = (_LABELS[parse], f"{rate.replace('_share', ' share')} {category}".rstrip()), dict[str, float]()
         if rate == "accuracy":
             majority = majority_elsewhere(numbers["question"], numbers["image"], numbers["truth"])
             alone = {CHANCE: 0.5, "question": float(majority.mean())}
+        better, scale = rate != "neither_share", job.task.scale
         return estimated_result(
             job,
-            Result(parse, rate, label, None, collected.rows, rate != "neither_share", job.task.scale, alone=alone),
+            Result(parse, rate, label, None, len(terms), better, scale, category=category, alone=alone),
             lambda weights: pool(weights @ terms),
             first_seen(numbers["image"]),
-            lambda: along(gradient(pool, totals), [terms]),
+            lambda: along(gradient(smooth, totals), [terms]),
         )
 
 
-def _checks(job: Job, questions: int, images: Set[str]) -> list[RecordedCheck]:
-    return run_checks(job, documents=len(job.documents.rows), rows=questions, images=len(images))
+def _checks(job: Job, asked: Counter[str], images: Set[str]) -> list[RecordedCheck]:
+    documents = len(job.documents.rows)
+    return run_checks(job, categories=asked, documents=documents, rows=asked.total(), images=len(images))
 
 
 def _question(document: Document) -> Iterator[_Question]:
@@ -223,14 +270,16 @@ def _question(document: Document) -> Iterator[_Question]:
         raise UnusableDocument("data", f"has a right answer that is not yes or no: {target!r:.80}")
     if fault := text_fault(document["doc_to_text"]):
         raise UnusableDocument("data", f"has a question that {fault}")
-    yield _Question(request_of(document), document.image, truth)
+    yield _Question(request_of(document), document.image, truth, document.category)
 
 
-def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
-    """Return answers with their parsed values."""
+def _shard(said: Sequence[tuple[_Question, str]], categories: dict[str, int], readings: Sequence[str]) -> Shard:
+    """Return answers with their parsed values, and number new categories."""
     questions = [question for question, _ in said]
-    read: Mapping[str, list[Said]] = {name: [parse(answer) for _, answer in said] for name, parse in _PARSES.items()}
-    truths = [question.truth for question in questions]
+    read: Mapping[str, list[Said]] = {name: [_PARSES[name](answer) for _, answer in said] for name in readings}
+    truths, names = [question.truth for question in questions], [question.category for question in questions]
+    for name in names:
+        categories.setdefault(name, len(categories))
     return unscored_shard(
         {
             "id": [question.request.id for question in questions],
@@ -238,6 +287,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
             "question": [question.request.prompt for question in questions],
             "candidate": [answer for _, answer in said],
             "target": ["yes" if truth else "no" for truth in truths],
+            **({"category": names} if any(names) else {}),
             **{f"{name}_says": words for name, words in read.items()},
             # As where metrics score rows: a column with the result's name holds each row's terms.
             **{
@@ -249,6 +299,7 @@ def _shard(said: Sequence[tuple[_Question, str]]) -> Shard:
             "image": numbers_of(question.image for question in questions),
             "question": numbers_of(question.request.prompt for question in questions),
             "truth": np.array(truths),
+            "category": np.array([categories[name] for name in names]),
             **{
                 name: np.array([term_of(word, truth) for word, truth in zip(words, truths, strict=True)])
                 for name, words in read.items()

@@ -163,12 +163,14 @@ class ResolvedCall:
         models: The models, by name or as objects.
         locations: Locations of local data.
         missing: What metrics lack, without which the others run.
+        groups: The groups that were named and have a score.
     """
 
     plan: list[PlannedRun]
     models: NamedModels
     locations: DataLocations
     missing: Missing
+    groups: Sequence[IndexEntry] = ()
 
     def fetched_first(self) -> str:
         """Return a line on what the runs fetch from the hub before they begin; empty where nothing is."""
@@ -232,7 +234,8 @@ def resolve_call(
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
     plan = plan_tasks(index, names, models, metric_names, locations)
     fatal, tolerable = Missing(), Missing()
-    call = ResolvedCall(plan, models, locations, tolerable)
+    groups = [entry for name in names if (entry := index.entries.get(name)) is not None and entry.score is not None]
+    call = ResolvedCall(plan, models, locations, tolerable, groups)
     if on_fetch is not None and (line := call.fetched_first()):
         on_fetch(line)
     for planned in plan:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from ...errors import TaskError, UsageError, did_you_mean
 from ...tasks.schema import Strict, faults_of
 from ...tasks.yaml_files import parse
-from ..published.values import Published, find
+from ..published.values import Published, Table, find
 
 FOLDER = Path(__file__).parent
 RECORDED = "recorded"
@@ -118,8 +118,8 @@ class Suite(Strict):
     """One sentence for ``bench ls suites``."""
     paper: str
     """Key of the paper, as in ``benchmarks/published``."""
-    table: int
-    """Number of its table."""
+    table: Table
+    """Number of its table, or the name of the page."""
     columns: list[SuiteColumn] = Field(min_length=1)
     """In the order of the table."""
     rows: list[SuiteRow] = Field(min_length=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,13 +13,14 @@ DEFAULT = "en_core_web_sm"
 _NEEDED = ("parser", "tagger", "lemmatizer")
 
 
-def load_pipeline(name: str, asking: str, setting: str) -> Any:
-    """Return an English pipeline that tags, parses and finds lemmas.
+def load_pipeline(name: str, asking: str, setting: str, components: Sequence[str] = _NEEDED) -> Any:
+    """Return an English pipeline; unless said, one that tags, parses and finds lemmas.
 
     Args:
         name: A package's name or a folder.
         asking: Who needs it, for messages.
         setting: What names another one, for messages.
+        components: The components that it needs.
 
     Raises:
         MetricError: spaCy or the pipeline is missing, or lacks a component; the hint says what to install.
@@ -36,7 +38,7 @@ def load_pipeline(name: str, asking: str, setting: str) -> Any:
             f"'python -m spacy download {name}' fetches spaCy's own; {setting} takes an installed English pipeline or "
             "a folder.",
         ) from error
-    if lacking := [pipe for pipe in _NEEDED if pipe not in loaded.pipe_names]:
+    if lacking := [pipe for pipe in components if pipe not in loaded.pipe_names]:
         raise MetricError(
             f"spaCy's pipeline '{name}' has no {' and no '.join(lacking)}.", f"Name a complete one, such as {DEFAULT}."
         )

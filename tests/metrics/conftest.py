@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_capture import find_minilm, make_wordnet
+from tiny_capture import find_minilm, make_nltk_data, make_wordnet
 
 from capbench.adapters.judges.responses import RecordedResponses
 from capbench.metrics import Context, Items
@@ -155,6 +155,30 @@ def minilm_in_memory(minilm: str) -> PhraseEncoder:
 @pytest.fixture(scope="session")
 def wordnet_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(make_wordnet(tmp_path_factory.mktemp("wordnet")))
+
+
+@pytest.fixture(scope="session")
+def nltk_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """NLTK's data, where NLTK finds them first."""
+    from nltk import data
+
+    data.path.insert(0, folder := str(make_nltk_data(tmp_path_factory.mktemp("nltk_data"))))
+    yield folder
+    data.path.remove(folder)
+
+
+@pytest.fixture(scope="session")
+def princeton() -> Path:
+    """The real WordNet 3.0, or skip: Debian's wordnet-base or NLTK's corpus."""
+    from capbench.errors import MetricError
+    from capbench.metrics.capture import wordnet
+
+    try:
+        return wordnet.find()
+    except MetricError as error:
+        if os.environ.get("CAPBENCH_REQUIRE_DATA"):
+            pytest.fail(str(error))
+        pytest.skip("needs WordNet: apt-get install wordnet-base")
 
 
 Rows = tuple[dict[int, list[str]], dict[int, list[str]]]

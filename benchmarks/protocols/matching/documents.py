@@ -22,9 +22,10 @@ from .image_text_hits import Ties
 class MatchingSettings(ProtocolSettings):
     """The settings of a matching task that affect its numbers."""
 
-    measure: Literal["scm", "neg", "square"] = "scm"
+    measure: Literal["scm", "neg", "square", "texts"] = "scm"
     """The measure: whether an entry's image retrieves its captions from its group (subcrop-caption matching), prefers
-    them to the entry's negatives, or whether two images and two captions match each other."""
+    them to the entry's negatives, whether two images and two captions match each other, or, without an image, whether
+    captions are more similar to each other than to negatives."""
     ties: Ties = "wrong"
     """Credit of ties between captions and negatives."""
     grouping: Literal["blocks", "per_image"] = "blocks"
@@ -57,6 +58,7 @@ class MatchingSettings(ProtocolSettings):
             "of its negatives",
             "square": "two images, two captions. Text: each image is more similar to its own caption than to the "
             "other. Image: each caption is more similar to its own image than to the other. Group: both",
+            "texts": "without images: the true captions are more similar to each other than any of them to a negative",
         },
         "ties": {
             "wrong": "equal counts as wrong",
@@ -91,6 +93,8 @@ class MatchingSettings(ProtocolSettings):
             raise ValueError("measure 'square' takes ties 'wrong' or 'right', not 'half'")
         if self.measure == "square" and self.captions != 1:
             raise ValueError("measure 'square' takes one caption of each image: captions must be 1")
+        if self.measure == "texts" and self.captions < 2:
+            raise ValueError("measure 'texts' compares captions with each other: captions must be 2 or more")
         return self
 
     def idle(self) -> Set[str]:
@@ -110,9 +114,10 @@ class MatchingSettings(ProtocolSettings):
 _ENTRIES = frozenset({"doc_to_image", "doc_to_entries"})
 _CHOICE = frozenset({"doc_to_image", "doc_to_captions", "doc_to_negatives", "doc_to_box"})
 _SQUARE = frozenset({"doc_to_images", "doc_to_captions"})
+_TEXTS = frozenset({"doc_to_captions", "doc_to_negatives"})
 SHAPE_KEYS = _ENTRIES | _CHOICE | _SQUARE
-"""Three sets of keys, of which a task has one: a list of entries per document; one entry per document, with separate
-keys for captions, negatives and box; two images with two captions."""
+"""Sets of keys, of which a task has one: a list of entries per document; one entry per document, with separate
+keys for captions, negatives and box, or captions and negatives alone; two images with two captions."""
 
 
 def shape_of(keys: Set[str], settings: MatchingSettings) -> Set[str]:
@@ -124,6 +129,8 @@ def shape_of(keys: Set[str], settings: MatchingSettings) -> Set[str]:
     """
     if settings.measure == "square":
         return _SQUARE
+    if settings.measure == "texts":
+        return _TEXTS
     if "doc_to_entries" in keys or not keys & (_CHOICE - _ENTRIES):
         return _ENTRIES
     return _CHOICE if settings.measure == "neg" else _CHOICE - {"doc_to_negatives"}
@@ -136,7 +143,7 @@ class MatchEntry:
     Attributes:
         id: Its name in messages and records.
         image: Id of its document, which is one image.
-        pixels: The crop.
+        pixels: The crop; None where texts alone are compared.
         captions: The captions that are used.
         negatives: The negatives; empty where the task does not use them.
         image_name: The key of the document's image, or images.
@@ -145,7 +152,7 @@ class MatchEntry:
 
     id: str
     image: str
-    pixels: ImageHandle
+    pixels: ImageHandle | None
     captions: tuple[str, ...]
     negatives: tuple[str, ...]
     image_name: str = ""
@@ -171,7 +178,7 @@ def read_matched(job: Job, settings: MatchingSettings, keys: Sequence[str], fail
         failures: Receives documents, and entries, that cannot be used.
     """
     shape = shape_of(job.task.templates.keys(), settings)
-    read = {_SQUARE: _square, _ENTRIES: entries_of}.get(frozenset(shape), _choice)
+    read = {_SQUARE: _square, _ENTRIES: entries_of, _TEXTS: _texts_alone}.get(frozenset(shape), _choice)
 
     def entries(document: Document) -> Iterator[MatchEntry]:
         category, (name, of_document) = _category(document), read(document, settings)
@@ -246,6 +253,13 @@ def _choice(document: Document, settings: MatchingSettings) -> Found:
     box = _box(document["doc_to_box"])
     handle = ImageHandle(_pixels(document, document["doc_to_image"]).source, box)
     return image_key(document["doc_to_image"]), [MatchEntry(document.id, document.id, handle, captions, negatives)]
+
+
+def _texts_alone(document: Document, settings: MatchingSettings) -> Found:
+    """Return the one entry of a document without an image."""
+    captions = _texts(document["doc_to_captions"], "candidate", "caption")
+    negatives = _texts(document["doc_to_negatives"], "candidate", "negative")
+    return document.id, [MatchEntry(document.id, document.id, None, captions, negatives)]
 
 
 def _square(document: Document, settings: MatchingSettings) -> Found:

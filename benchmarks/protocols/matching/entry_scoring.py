@@ -11,13 +11,14 @@ from typing import TypeVar
 import numpy as np
 
 from ....batches import grouped
+from ....errors import UsageError
 from ....metrics import Items
 from ....progress import ShardProgress
 from ...inputs.encoding import AnyEncoded, EncodedItems, ScoredItems, encode_items
 from ...inputs.failures import Failure, FailureLog, Stage
 from ..job import Job
 from .documents import MatchEntry, MatchingSettings
-from .image_text_hits import EntryScores, EntryVectors, Likeness
+from .image_text_hits import EntryScores, EntryTexts, EntryVectors, Likeness
 
 _Piece = TypeVar("_Piece")
 
@@ -53,7 +54,7 @@ def groups_of(entries: Iterable[_EntryT], settings: MatchingSettings) -> Iterato
         entries: In order.
         settings: The choices of the task.
     """
-    if settings.measure == "neg":
+    if settings.measure in ("neg", "texts"):
         yield from ([entry] for entry in entries)
     elif settings.measure == "square" or settings.grouping == "per_image":
         for _, group in groupby(entries, key=lambda entry: entry.image):
@@ -125,6 +126,11 @@ class EntryScorer:
 
     def scored(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
         """Yield the scored entries, in order; only the vectors of one shard are in memory."""
+        if self._job.scores_pairs and self._settings.measure == "texts":
+            raise UsageError(
+                f"task '{self._job.task.task}' compares texts, and the model scores pairs of image and text.",
+                "Name a model that encodes texts ('bench ls models').",
+            )
         return self._by_pairs(entries) if self._job.scores_pairs else self._by_vectors(entries)
 
     def _by_vectors(self, entries: Sequence[MatchEntry]) -> Iterator[ScoredEntry]:
@@ -203,7 +209,11 @@ class EntryScorer:
             self.cut += int(encoded.cut[own].sum())
             vectors = texts.vectors[texts.rows[own]]
             count = len(entry.captions)
-            likeness = EntryVectors(crops.vectors[crops.rows[number]], vectors[:count], vectors[count:])
+            likeness = (
+                EntryTexts(vectors[:count], vectors[count:])
+                if entry.pixels is None
+                else EntryVectors(crops.vectors[crops.rows[number]], vectors[:count], vectors[count:])
+            )
             yield ScoredEntry(entry, likeness, encoded.seen[own])
 
     def _drop(self, entry: MatchEntry, stage: Stage, reason: str, dropped: set[str]) -> None:
@@ -231,5 +241,5 @@ def _items(entries: Sequence[MatchEntry], texts: Sequence[tuple[str, ...]]) -> I
         candidates=[""] * len(entries),
         references=list(texts),
         weights=np.ones(len(entries)),
-        images=[entry.pixels for entry in entries],
+        images=[entry.pixels for entry in entries if entry.pixels is not None],
     )

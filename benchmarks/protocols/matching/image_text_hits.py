@@ -57,7 +57,31 @@ class EntryScores:
         return self.captions[self.number]
 
 
-Likeness = EntryVectors | EntryScores
+@dataclass(frozen=True)
+class EntryTexts:
+    """Unit vectors of texts alone, float32.
+
+    Attributes:
+        captions: ``[k, d]``, two or more.
+        negatives: ``[m, d]``.
+    """
+
+    captions: np.ndarray
+    negatives: np.ndarray
+
+    @property
+    def own(self) -> np.ndarray:
+        """``[k (k - 1) / 2]`` the cosines of the captions with each other."""
+        pairs = (_cosines(self.captions[place + 1 :], caption) for place, caption in enumerate(self.captions))
+        return np.concatenate(list(pairs))
+
+    @property
+    def rivals(self) -> np.ndarray:
+        """``[k m]`` the cosines of the captions with the negatives."""
+        return np.concatenate([_cosines(self.negatives, caption) for caption in self.captions])
+
+
+Likeness = EntryVectors | EntryScores | EntryTexts
 """Similarities of a crop with its texts and with those that compete."""
 
 
@@ -108,7 +132,10 @@ def match_captions(table: np.ndarray) -> list[Hit]:
 def prefer_captions(entry: Likeness, ties: Ties = "wrong") -> Hit:
     """Return whether an image prefers the worst of its own captions to the best of its negatives.
 
-    Source: as :func:`match_captions`; with a caption and a negative, Hsieh et al. 2023 (SugarCrepe, ``main_eval.py``).
+    Without an image: whether the least similar captions are more alike than any of them and a negative.
+
+    Source: as :func:`match_captions`; with a caption and a negative, Hsieh et al. 2023 (SugarCrepe, ``main_eval.py``);
+    with two captions, and for texts alone, Dumpala et al. 2024 (SugarCrepe++, ``test_Variants_CLIP.py``).
 
     Args:
         entry: An entry with negatives.

@@ -28,10 +28,11 @@ from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
 from .image_text_hits import Ties, match_captions, match_square, prefer_captions, preferred, table_of
 
 _CUT_TO_ONE = "a caption and a text that competes with it are the same once both are cut"
-_LABELS = {"scm": "SCM", "neg": "Neg", "text": "Text", "image": "Image", "group": "Group"}
+_LABELS = {"scm": "SCM", "neg": "Neg", "texts": "Texts", "text": "Text", "image": "Image", "group": "Group"}
 _TERMS = {
     "SCM": "subcrop-caption matching (crop-to-caption retrieval accuracy)",
     "Neg": "share of images nearer to their true captions than to the false ones",
+    "Texts": "share of sets of true captions nearer to each other than to the false ones",
     "Text": "share of image pairs in which both images prefer their own caption",
     "Image": "share of pairs in which both captions prefer their own image",
     "Group": "share of pairs with both",
@@ -69,7 +70,8 @@ class Matching(Protocol[MatchingSettings]):
     ``doc_to_captions`` and ``doc_to_negatives`` give the true and the false captions of ``doc_to_image``, or of its
     part in ``doc_to_box``. ``doc_to_entries`` gives several such parts of an image: a list of mappings with
     ``captions`` and ``negatives`` (lists of texts), ``box`` (left, top, right, bottom in pixels; null for the whole
-    image) and ``key`` (its name). ``doc_to_images`` and ``doc_to_captions`` give two images with two captions.
+    image) and ``key`` (its name). ``doc_to_images`` and ``doc_to_captions`` give two images with two captions; with
+    measure ``texts`` there are captions and negatives alone.
     """
 
     Settings = MatchingSettings
@@ -224,7 +226,7 @@ def _shard(rows: Sequence[_MatchRow], categories: dict[str, int], alone: TextAlo
         {"id": columns.pop("id"), "image": images, **({"category": names} if any(names) else {}), **columns},
         numbers,
         [
-            [image, entry.pixels.box, entry.captions, entry.negatives, *([name] if name else [])]
+            [image, entry.pixels and entry.pixels.box, entry.captions, entry.negatives, *([name] if name else [])]
             for row, image, name in zip(rows, images, names, strict=True)
             for entry in row.entries
         ],
@@ -238,7 +240,7 @@ def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iter
             yield _square(*group, settings=settings)
             continue
         likenesses = [held.likeness for held in group]
-        if settings.measure == "neg":
+        if settings.measure in ("neg", "texts"):
             hits = [prefer_captions(likenesses[0], settings.ties)]
         else:
             hits = match_captions(table_of(likenesses))

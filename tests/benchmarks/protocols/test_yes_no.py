@@ -18,6 +18,7 @@ from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError
 from capbench.rows import BadRow
+from capbench.tasks.index import build_index
 from capbench.tasks.pope.reader import questions
 
 TASK = {
@@ -113,6 +114,23 @@ def test_both_kinds_of_intervals_are_of_the_same_size(run: Callable[..., TaskRun
     (f1,) = [result for result in done.results if (result.metric, result.statistic) == ("released", "f1")]
     assert (f1.interval.method, f1.interval.resamples) == ("wilson", 200 if intervals == "bootstrap" else 0)
     assert f1.interval.stderr == pytest.approx(0.026, abs=0.008)
+
+
+def test_score_of_a_group_is_the_mean_of_results_as_more_is_better(run: Callable[..., TaskRun], tmp_path: Path):
+    run(ROWS, ANSWERS)
+    score = {"label": "both", "mean_of": {"mine": "strict.accuracy", "other": "strict.neither_share"}}
+    for name, group in (
+        ("other", {"task": "other"}),
+        ("all", {"group": "all", "task": ["mine", "other"], "score": score}),
+    ):
+        kept = {} if "group" in group else json.loads((tmp_path / "mine.yaml").read_text())
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(kept | group))
+    settings = {"include_path": [tmp_path], "resamples": 0}
+    both = capbench.evaluate(f"captions:{tmp_path / 'answers.jsonl'}", "all", **settings)
+    assert both.group_scores() == {"both": (0.5 + (1 - 0.25)) / 2}
+    assert "both: 62.50 (× 100); mean of mine strict.accuracy, other strict.neither_share" in str(both)
+    (tmp_path / "all.yaml").write_text(json.dumps({"group": "all", "task": "mine", "score": {"label": "both"}}))
+    assert "score: expected {label: NAME, mean_of: {TASK: RESULT, ...}}" in str(build_index([tmp_path]).faults)
 
 
 def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., TaskRun]):

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_capture import make_nltk_data, make_t5
+from tiny_capture import make_t5
 
 
 @pytest.fixture(scope="session")
 def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(make_t5(tmp_path_factory.mktemp("t5")))
-
-
-@pytest.fixture(scope="session")
-def nltk_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """NLTK's data, where NLTK finds them first."""
-    from nltk import data
-
-    data.path.insert(0, folder := str(make_nltk_data(tmp_path_factory.mktemp("nltk_data"))))
-    yield folder
-    data.path.remove(folder)
-
-
-@pytest.fixture(scope="session")
-def princeton() -> Path:
-    """The real WordNet 3.0, or skip: Debian's wordnet-base or NLTK's corpus."""
-    import os
-
-    from capbench.errors import MetricError
-    from capbench.metrics.capture import wordnet
-
-    try:
-        return wordnet.find()
-    except MetricError as error:
-        if os.environ.get("CAPBENCH_REQUIRE_DATA"):
-            pytest.fail(str(error))
-        pytest.skip("needs WordNet: apt-get install wordnet-base")
 
 
 @pytest.fixture

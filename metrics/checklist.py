@@ -1,0 +1,281 @@
+"""Coverage and precision of a caption by a checklist of its image, which a judge answers from the caption alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import require_counts
+from .contract import Context, labelled
+from .items import Items, Scores
+from .judging import MOST_CHARACTERS, JudgeQuestion, PromptedMetric, ask_each, fill
+
+# Released with CAPEval, and needed word for word: another prompt is another metric. See NOTICE.
+SYSTEM = """\
+You are an expert image-caption judge for a research benchmark.
+
+Behavior:
+- Apply a moderately strict standard: reward clear, accurate coverage; penalize contradictions.
+- When the caption is genuinely ambiguous about a checklist point, prefer "not_mentioned" over guessing "yes".
+- Use only the caption text and the checklist metadata provided; do not invent scene facts from prior knowledge.
+- Output must be one valid JSON object exactly in the form requested by the user—no markdown code fences, no text \
+before or after."""
+PROMPT = """\
+Evaluate the CAPTION against each checklist item below.
+
+For each item_index, based ONLY on the caption, assign exactly one verdict:
+  - "yes": the caption correctly covers the factual content that this checklist item is asking about—the caption \
+supports the proposition in the question without contradiction.
+  - "no": the caption engages with the same topic as the question but contradicts it or is clearly inconsistent.
+  - "not_mentioned": the caption does not address this checklist point (or is too vague to decide).
+If the question is phrased negatively (e.g. whether something is absent), "yes" means the caption is consistent with \
+that negative claim—not that you are answering the word "yes" to English grammar.
+
+For every verdict you MUST include a short "reasoning" field (one concise sentence) explaining
+the evidence from the caption (for calibration and auditing).
+
+CAPTION:
+{caption}
+
+CHECKLIST (metadata is for context; the Question text is primary):
+  - item_index: stable id you must echo in gt_verdicts.
+  - tag: fine-grained label for downstream analysis (e.g. color, spatial); do not replace the Question.
+  - type: which checklist channel this question belongs to (e.g. attribute vs relation); use the Question as ground \
+truth.
+
+{items}
+
+Return ONLY a JSON object (no markdown) with exactly this structure:
+{"gt_verdicts":[{"item_index":<int>,"verdict":"yes"|"no"|"not_mentioned","reasoning":"<one short sentence>"},...]}
+Rules:
+- Every item_index from the checklist must appear exactly once in gt_verdicts.
+- Every gt_verdicts entry must include non-empty reasoning (at least a few words)."""
+
+Verdict = Literal["yes", "no", "not_mentioned"]
+_SPELLINGS: dict[str, Verdict] = {
+    **dict.fromkeys(("yes", "y", "correct", "correctly_mentioned", "b"), "yes"),
+    **dict.fromkeys(("no", "n", "incorrect", "incorrectly_mentioned", "c"), "no"),
+    **dict.fromkeys(("not_mentioned", "notmentioned", "nm", "a", "unknown"), "not_mentioned"),
+}
+_GAP = r"[^{}]*?"
+# Atomic groups, so that a long answer takes linear time.
+_BROKEN_ENTRY = re.compile(
+    rf'\{{(?>{_GAP}"item_index"\s*:\s*(\d+))(?>{_GAP}"verdict"\s*:\s*"([^"]*)")(?>{_GAP}"reasoning"\s*:\s*"[^"]*"){_GAP}\}}'
+)
+"""An entry of an answer that is no JSON as a whole."""
+
+
+@dataclass(frozen=True)
+class ChecklistItem:
+    """A question of a checklist.
+
+    Attributes:
+        question: The question, about the caption or about what it describes.
+        tags: Its tags, as the data has them: one text, separated by commas, semicolons or ``|``.
+        type: The part of the checklist that it belongs to; empty for none.
+    """
+
+    question: str
+    tags: str = ""
+    type: str = ""
+
+    def belongs_to(self, name: str) -> bool:
+        """Return whether a name is its type, or one of its tags."""
+        return name == self.type or name in (tag.strip() for tag in re.split("[,，;；|]", self.tags))
+
+
+class _JudgedChecklist(PromptedMetric):
+    """The computation that both metrics share through the cache.
+
+    The references are the items of the image's checklist: each a question, or an object of JSON with ``question`` and,
+    where it has them, ``tags`` (a text or a list) and ``type``. A judge reads the caption and all items, and answers
+    each with yes, no or not mentioned. The system's value is pooled over items; a caption's value is that of its own
+    items, and 0 where there are none to count, which adds nothing to the system's.
+
+    An answer without any verdict leaves its caption without a value, and the reason is counted. An item that an
+    answer leaves out, or gives an unknown verdict, is not mentioned, as released, and the caption has a remark. An
+    empty caption mentions nothing, without a request; released code leaves it out.
+
+    ``Scores.parts``: ``yes [n]``, ``no [n]`` and ``items [n]``, counts of items.
+
+    Args:
+        of: Count only the items of this type or tag; the judge reads all of them.
+        prompt: A file with a prompt in place of CAPEval's, with ``{caption}`` and ``{items}``; its answers have the
+            same form.
+        max_tokens: Tokens that an answer may have.
+        tries: Maximum number of requests for an answer.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    needs = frozenset({"references", "judge"})
+    aggregation = "corpus"
+    is_share = True
+    own_files = frozenset({"prompt"})
+    source = (
+        "Liu, Wang, Zhang 2026 (CAPEval, arXiv:2608.02589); capeval/score/evaluate.py and capeval/metrics/aggregate.py "
+        "of github.com/liuzhipenggg/CAPEval (40a92dd)"
+    )
+    _own = PROMPT
+    _fields = ("caption", "items")
+
+    def __init__(
+        self, of: str | None = None, prompt: str | None = None, max_tokens: int = 8192, tries: int = 1
+    ) -> None:
+        require_counts(ValueError, max_tokens=max_tokens, tries=tries)
+        super().__init__(prompt)
+        self.of = of
+        self.max_tokens = max_tokens
+        self.tries = tries
+        variants = [of or "", "own prompt" if prompt else ""]
+        self.label = labelled(self, [variant for variant in variants if variant])
+
+    def _count(self, items: Items, context: Context) -> Scores:
+        """Return the parts, with a value of 0 for each caption that has an answer."""
+        lists: dict[int, list[ChecklistItem]] = {}
+        failures: dict[int, str] = {}
+        for item, references in enumerate(items.references):
+            try:
+                lists[item] = [read_item(text) for text in references]
+            except ValueError as error:
+                failures[item] = str(error)
+        prompt = self._prompt()
+        asked = [item for item in lists if items.candidates[item].strip()]
+        questions = [
+            JudgeQuestion(
+                fill(prompt, caption=items.candidates[item], items=listed(lists[item])),
+                partial(read_verdicts, count=len(lists[item])),
+                0.0,
+                system=SYSTEM,
+            )
+            for item in asked
+        ]
+        verdicts: dict[int, list[Verdict | None]] = {item: ["not_mentioned"] * len(lists[item]) for item in lists}
+        remarks: dict[int, str] = {}
+        for item, answer in zip(asked, ask_each(questions, context, self.tries, 0, self.max_tokens), strict=True):
+            if isinstance(answer, str):
+                failures[item] = answer
+                continue
+            verdicts[item] = answer[0]
+            if missing := verdicts[item].count(None):
+                remarks[item] = f"{missing} of its {len(lists[item])} items got no verdict: counted as not mentioned"
+        counts = np.zeros((len(items), 3))
+        for item, given in verdicts.items():
+            if item not in failures:
+                pairs = zip(lists[item], given, strict=True)
+                kept = [verdict for entry, verdict in pairs if self.of is None or entry.belongs_to(self.of)]
+                counts[item] = kept.count("yes"), kept.count("no"), len(kept)
+        values = np.zeros(len(items))
+        values[list(failures)] = np.nan
+        return Scores(values, dict(zip(("yes", "no", "items"), counts.T.copy(), strict=True)), failures, remarks)
+
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge, or the prompt cannot be read.
+            AdapterError: The judge failed as a whole.
+        """
+        counted = self._count(items, context)
+        part, whole = self.terms(counted).T
+        shares = np.divide(part, whole, out=np.zeros(len(items)), where=whole > 0)
+        return replace(counted, values=counted.values + shares)
+
+    def pool(self, totals: np.ndarray) -> float:
+        """Return the share of all items together; NaN if there are none."""
+        part, whole = totals.tolist()
+        return part / whole if whole else float("nan")
+
+
+class ChecklistCoverage(_JudgedChecklist):
+    """The share of a checklist's items that the captions mention, rightly or wrongly: (yes + no) / items."""
+
+    label = "Coverage"
+    undefined = "no checklist has an item that counts"
+
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return the items of each caption that it mentions, and all of them."""
+        return np.stack([scores.parts["yes"] + scores.parts["no"], scores.parts["items"]], axis=1)
+
+
+class ChecklistPrecision(_JudgedChecklist):
+    """The share of the mentioned items that the captions have right: yes / (yes + no)."""
+
+    label = "Precision"
+    undefined = "no caption mentions an item that counts"
+
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return the items of each caption that it has right, and those that it mentions."""
+        return np.stack([scores.parts["yes"], scores.parts["yes"] + scores.parts["no"]], axis=1)
+
+
+def read_item(text: str) -> ChecklistItem:
+    """Return the item that a reference is: a question, or an object of JSON with ``question``, ``tags`` and ``type``.
+
+    Raises:
+        ValueError: It is an object of JSON that is no item.
+    """
+    try:
+        value: Any = json.loads(text) if text.lstrip().startswith("{") else {"question": text}
+    except ValueError:
+        raise ValueError(f"an item of its checklist begins with '{{' and is not JSON: {text[:60]!r}") from None
+    tags = value.get("tags") or ""
+    tags = ",".join(map(str, tags)) if isinstance(tags, list) else tags
+    question, kind = value.get("question"), value.get("type") or ""
+    if not (isinstance(question, str) and question.strip() and isinstance(tags, str) and isinstance(kind, str)):
+        raise ValueError(f"an item of its checklist has no 'question', or other 'tags' or 'type' than text: {text:.60}")
+    return ChecklistItem(question.strip(), tags, kind)
+
+
+def listed(items: Sequence[ChecklistItem]) -> str:
+    """Return the items as the question to the judge shows them, one a line."""
+    return "\n".join(
+        f"  item_index={number}  tag={item.tags!r}  type={item.type}  Q: {item.question}"
+        for number, item in enumerate(items)
+    )
+
+
+def read_verdicts(answer: str, count: int) -> list[Verdict | None]:
+    """Return the verdict on each of ``count`` items, as the released parser reads them; None for one without.
+
+    What stands behind the end of a thought is read, from the first brace to the last. Where that is no JSON, whole
+    entries in it count. Of two verdicts on an item the last counts.
+
+    Raises:
+        ValueError: The answer has none.
+    """
+    if len(answer) > MOST_CHARACTERS:
+        raise ValueError("the judge's answer is too long")
+    for end in ("</think>", "</thinking>"):
+        answer = answer.split(end, 1)[-1]
+    first, last = answer.find("{"), answer.rfind("}")
+    text = answer[first : last + 1] if 0 <= first < last else answer
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if value is None:
+        pairs: list[tuple[Any, Any]] = _BROKEN_ENTRY.findall(text)
+        if not pairs:
+            raise ValueError("the judge's answer is not JSON, and has no whole entry")
+    else:
+        entries = value.get("gt_verdicts") if isinstance(value, dict) else None
+        if not isinstance(entries, list):
+            raise ValueError("the judge's answer has no list 'gt_verdicts'")
+        pairs = [(entry.get("item_index"), entry.get("verdict", "")) for entry in entries if isinstance(entry, dict)]
+    verdicts: list[Verdict | None] = [None] * count
+    for index, verdict in pairs:
+        try:
+            place = int(index)
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if 0 <= place < count:
+            verdicts[place] = _SPELLINGS.get(str(verdict).lower().strip())
+    return verdicts

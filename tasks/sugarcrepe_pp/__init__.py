@@ -1,0 +1,1 @@
+"""SugarCrepe++: two true captions of a photograph, and a false one."""

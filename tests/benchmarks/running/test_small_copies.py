@@ -1,0 +1,129 @@
+"""CAPEval, AMBER and SugarCrepe++ by the whole command: from small files in the released layout to numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_capture import find_minilm, make_nltk_data, make_wordnet
+from tiny_clip import TinyClip
+from tiny_images import noise_png
+
+import capbench
+from capbench.benchmarks.records.task_run import TaskRun
+from capbench.cli.main import main
+from capbench.metrics.checklist import PROMPT, SYSTEM, listed, read_item
+from capbench.metrics.judging import fill
+from capbench.tasks.capeval.reader import checklists
+
+
+def jsonl(path: Path, rows: Iterable[Any]) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def run(task: str, data: Path, *more: str) -> TaskRun:
+    """Run a task by the command, and return its record."""
+    options = ["--data", f"{task}={data}", "--skip_checks", "--output_path", str(data / "runs")]
+    assert main(["run", "--task", task, *options, *more]) == 0
+    (folder,) = data.glob(f"runs/{task}/*/*")
+    return capbench.load_run(folder)[task]
+
+
+def captions(data: Path, texts: Mapping[str, str]) -> list[str]:
+    """Record captions, or answers, by id, and return the options that name them."""
+    rows = [{"id": name, "caption": text} for name, text in texts.items()]
+    return ["--model", f"captions:{jsonl(data / 'captions.jsonl', rows)}"]
+
+
+def test_capeval_is_coverage_and_precision_by_a_judge(tmp_path: Path):
+    rows = [
+        {"id": "1", "img_path": "SO001.jpg", "instance_checklist": [{"Tags": "object", "Question": "A dog?"}],
+         "text_checklist": [{"Tags": "word", "Question": "Does it read 'stop'?"}, {"Tags": "", "Question": " "}]},
+        {"id": "2", "img_path": "DK001.jpg", "attribute_checklist": [{"Tags": "color", "Question": "Red?"}] * 3},
+    ]  # fmt: skip
+    jsonl(tmp_path / "checklist.jsonl", rows)
+    said = {"SO001.jpg": ["yes", "not_mentioned"], "DK001.jpg": ["no", "yes", "yes"]}
+    answers: list[dict[str, str]] = []
+    for row in checklists(tmp_path, "checklist.jsonl"):
+        entries = [read_item(json.dumps(item)) for item in row["items"]]
+        verdicts = [{"item_index": at, "verdict": verdict} for at, verdict in enumerate(said[row["img_path"]])]
+        prompt = fill(PROMPT, caption=f"It is {row['img_path']}", items=listed(entries))
+        answers.append({"prompt": f"{SYSTEM}\n\n{prompt}", "response": json.dumps({"gt_verdicts": verdicts})})
+    judge = ["--judge", f"responses:{jsonl(tmp_path / 'answers.jsonl', answers)}", "--bootstrap", "20"]
+    done = run("capeval", tmp_path, *captions(tmp_path, {name: f"It is {name}" for name in said}), *judge)
+    values = {(result.metric, result.category): result.value for result in done.results if result.metric != "length"}
+    assert values == {
+        ("checklist_coverage", "Scene & Object"): 1 / 2, ("checklist_coverage", "Design & Knowledge"): 1,
+        ("checklist_coverage", ""): 4 / 5, ("checklist_precision", "Scene & Object"): 1,
+        ("checklist_precision", "Design & Knowledge"): 2 / 3, ("checklist_precision", ""): 3 / 4,
+    }  # fmt: skip
+    assert all(result.interval for result in done.results if not result.category)
+
+
+@pytest.mark.costly
+def test_amber_counts_nouns_of_descriptions_and_reads_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from nltk import data
+
+    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    monkeypatch.setattr(data, "path", [str(make_nltk_data(tmp_path / "nltk"))])
+    (tmp_path / "wordnet").mkdir()
+    monkeypatch.setenv("WNSEARCHDIR", str(make_wordnet(tmp_path / "wordnet")))
+    nlp = spacy.blank("en")
+    nlp.vocab.set_vector("car", np.ones(2, np.float32))
+    nlp.to_disk(tmp_path / "vectors")
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "type": "generative", "truth": ["car", "sky"], "hallu": ["dog"]},
+        {"id": 2, "type": "generative", "truth": ["car"], "hallu": ["grass", "dog"]},
+        {"id": 3, "type": "discriminative-attribute-state", "truth": "yes"},
+        {"id": 4, "type": "discriminative-attribute-state", "truth": "no"},
+        {"id": 5, "type": "discriminative-attribute-number", "truth": "no"},
+    ]
+    query = [{"id": row["id"], "image": f"AMBER_{row['id'] % 2}.jpg", "query": "Is it so?"} for row in rows]
+    words = {"car": ["light"], "sky": [], "dog": [], "grass": []}
+    contents = {"annotations": rows, "relation": words, "query_generative": query[:2]}
+    for name, content in (contents | {"query_discriminative-attribute": query[2:]}).items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "safe_words.txt").write_text("grass")
+    files = f"associations=relation.json,safe_words=safe_words.txt,vectors={tmp_path / 'vectors'}"
+    metrics = ",".join(f"amber_{name}[{files}]" for name in ("chair", "cover", "hal", "cog"))
+    answers = captions(tmp_path, {"1": "The light stands near a dog .", "2": "Two dogs run over the grass ."})
+    done = run("amber_generative", tmp_path, *answers, "--metrics", metrics, "--bootstrap", "0")
+    # Nouns: light (a car's), dog; dog, grass (safe).
+    assert [result.value for result in done.results] == [2 / 4, 1 / 3, 1, 2 / 3]
+    done = run("amber_attribute", tmp_path, *captions(tmp_path, {"3": "No", "4": "No", "5": "no"}), "--bootstrap", "0")
+    rates = {(result.metric, result.statistic, result.category): result.value for result in done.results}
+    assert [rates["exact", "accuracy", name] for name in ("state", "number", "")] == [1 / 2, 0, 1 / 3]
+    assert [rates["exact", name, ""] for name in ("precision", "recall", "neither_share")] == [1 / 2, 1 / 2, 1 / 3]
+    assert rates["exact", "f1", ""] == 2 * 0.5 * 0.5 / (1 + 0.0001)
+    assert rates["strict", "f1", ""] == 2 * 0.667 / (1.667 + 0.0001)
+
+
+@pytest.mark.costly
+def test_sugarcrepe_pp_is_of_images_with_texts_and_of_texts_alone(tmp_path: Path, tiny_clip: TinyClip):
+    (tmp_path / "val2017").mkdir()
+    subsets = ("swap_obj", "swap_att", "replace_obj", "replace_att", "replace_rel")
+    texts = ["a dog on a mat", "on a mat is a dog", "the sky is blue", "a mat on a dog", "two cats"]
+    for number, subset in enumerate(subsets):
+        keys, turned = ("caption", "caption2", "negative_caption"), texts[number:] + texts[:number]
+        row = {"id": 0, "filename": f"{number}.png", **dict(zip(keys, turned, strict=False))}
+        (tmp_path / f"{subset}.json").write_text(json.dumps([row]))
+        (tmp_path / "val2017" / f"{number}.png").write_bytes(noise_png(number))
+    clip = ["--model", "hf_clip", "--model_args", f"pretrained={tiny_clip.hf_folder},device=cpu"]
+    both, first, second = (
+        {result.category: result.value for result in run(f"sugarcrepe_pp{part}", tmp_path, *clip).results}
+        for part in ("", "_first", "_second")
+    )
+    assert [both[name] for name in subsets] == [first[name] * second[name] for name in subsets]
+    assert {first[name] for name in subsets} == {second[name] for name in subsets} == {0, 1}
+    shutil.rmtree(tmp_path / "val2017")
+    sentences = ["--model", "sentences", "--model_args", f"pretrained={find_minilm()},device=cpu"]
+    done = run("sugarcrepe_pp_text", tmp_path, *sentences)
+    values = {result.category: result.value for result in done.results}
+    # The reworded caption is nearer than the sky; two cats are not nearer than the caption with its words swapped.
+    assert (values["swap_obj"], values["replace_att"]) == (1, 0)
