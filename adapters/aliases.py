@@ -1,13 +1,13 @@
 """Turns ``--model`` into an adapter: an alias, an adapter's name, ``captions:FILE``, or a folder of a recipe.
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
-``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``licence`` and ``date`` (year and month)
-of its weights, ``source`` (the hub id or address that they come from, ``pretrained`` if that is a hub id), ``code``
-(``own`` where only code of the model's own repository runs it), ``fetch`` (files that no hub has, for ``bench fetch``; keys of a ``FileSource``) and, all
-others, the adapter's arguments. One that begins with ``./`` is a file or
-folder next to the alias file. Models of open_clip are named by architecture and tag, as
-``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner. ``--model ViT-B-32``, an
-architecture of open_clip, takes any of its tags in ``pretrained``.
+``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``licence`` and ``date`` (year and month) of
+its weights, ``source`` (the hub id or address that they come from, ``pretrained`` if that is a hub id), ``code``
+(``own`` where only code of the model's own repository runs it), ``fetch`` (files that no hub has, for ``bench fetch``;
+keys of a ``FileSource``) and, all others, the adapter's arguments. One that begins with ``./`` is a file or folder next
+to the alias file. Models of open_clip are named by architecture and tag, as ``vit-b-32.laion2b_s34b_b79k``; those of
+transformers as on the hub, without the owner. ``--model ViT-B-32``, an architecture of open_clip, takes any of its tags
+in ``pretrained``.
 """
 
 from __future__ import annotations
