@@ -1,13 +1,13 @@
 """Turns ``--model`` into an adapter: an alias, an adapter's name, ``captions:FILE``, or a folder of a recipe.
 
 A file of ``adapters/models`` holds one alias, whose name is the file's, or several by name. An alias's keys are
-``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``source`` (the hub id or address
-that its weights come from, ``pretrained`` if that is a hub id), ``code`` (``own`` where only code of the model's own
-repository runs it), ``fetch`` (files that no hub has, for ``bench fetch``; keys of a ``FileSource``) and, all
-others, the adapter's arguments. One that begins with ``./`` is a file or
-folder next to the alias file. Models of open_clip are named by architecture and tag, as
-``vit-b-32.laion2b_s34b_b79k``; those of transformers as on the hub, without the owner. ``--model ViT-B-32``, an
-architecture of open_clip, takes any of its tags in ``pretrained``.
+``adapter``, ``description``, ``size`` (its parameters, such as ``151M``), ``licence`` and ``date`` (year and month) of
+its weights, ``source`` (the hub id or address that they come from, ``pretrained`` if that is a hub id), ``code``
+(``own`` where only code of the model's own repository runs it), ``fetch`` (files that no hub has, for ``bench fetch``;
+keys of a ``FileSource``) and, all others, the adapter's arguments. One that begins with ``./`` is a file or folder next
+to the alias file. Models of open_clip are named by architecture and tag, as ``vit-b-32.laion2b_s34b_b79k``; those of
+transformers as on the hub, without the owner. ``--model ViT-B-32``, an architecture of open_clip, takes any of its tags
+in ``pretrained``.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class ModelSpec:
         description: A sentence.
         size: How many parameters it has, such as ``151M``.
         source: The hub id or address that its weights come from.
+        licence: The licence of its weights, as their authors state it.
+        date: Year and month in which they were released, such as ``2023-10``.
         own_code: Whether only code of its own repository runs it.
         printed_as: Key of a paper to what its tables call metrics with this model behind them, by the metrics'
             labels; a metric that is left out has no number there.
@@ -87,6 +89,8 @@ class ModelSpec:
     description: str = ""
     size: str = ""
     source: str = ""
+    licence: str = ""
+    date: str = ""
     own_code: bool = False
     printed_as: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     published_as: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -375,7 +379,9 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
     published = {
         paper: [names] if isinstance(names, str) else names for paper, names in values.get("published_as", {}).items()
     }
-    described = {"description", "size", "source", "adapter", "code", "printed_as", "published_as", "fetch"}
+    described = {
+        "description", "size", "source", "licence", "date", "adapter", "code", "printed_as", "published_as", "fetch"
+    }  # fmt: skip
     fetched = values.get("fetch")
     hub_id = pretrained if _HUB_ID.fullmatch(pretrained := str(values.get("pretrained", ""))) else ""
     return ModelSpec(
@@ -383,6 +389,8 @@ def _read_alias(name: str, values: Mapping[str, Any], folder: Path) -> ModelSpec
         values["adapter"],
         {key: _beside(value, folder) for key, value in values.items() if key not in described},
         *(str(values.get(key, default)) for key, default in (("description", ""), ("size", ""), ("source", hub_id))),
+        licence=str(values.get("licence") or (fetched or {}).get("licence", "")),
+        date=str(values.get("date", "")),
         own_code=values.get("code") == "own",
         printed_as=values.get("printed_as", {}),
         published_as=published,

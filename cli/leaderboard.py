@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..errors import UsageError, counted
-from .options import tell
+from .options import PERMISSIONS, TASK, add_options, task_settings, tell
 
 RUNS = Path("results/runs")
 OUTPUT = Path("results/leaderboard")
@@ -17,6 +17,7 @@ Unless --runs names another folder, it is made of the runs that are kept in resu
 examples:
   bench leaderboard build --runs runs --output leaderboard
   bench leaderboard diff main
+  bench leaderboard add runs/iiw_400/iiw-p5b/20261127T065414-56bccd08
 
 'bench leaderboard COMMAND --help' explains a command."""
 
@@ -40,6 +41,16 @@ BASE and HEAD are each a git revision, a leaderboard.json or the folder of a lea
 leaderboard in the folder --output is read. Prints, as Markdown, new and removed rows, values that moved with their
 difference and change of rank, and runs that are left out since; 'No changes.' where nothing moved."""
 
+_ADD = """\
+A run is taken if it is intact (as 'bench verify' checks), covers all documents of the installed version of its task,
+holds nothing that the terms of its data do not allow to pass on, and has the same values when it is scored again. It
+is copied to --runs as TASK/MODEL/TIME-FINGERPRINT. What cannot be scored again here is told."""
+
+_REVIEW = """\
+For the workflow of a repository of results (docs/leaderboard.md). Since BASE, runs may only be added: each is checked
+as 'add' does, and is at its place. Files of kept runs may not change, and the leaderboard has to be made of the runs.
+Prints, as Markdown, the verdict on each run and what moved. Exit code 1 where a run is refused."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
@@ -61,14 +72,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "What differs is listed, for CI, and nothing written. 'bench leaderboard build' updates the leaderboard.",
     )
     diff = add("diff", "print what changed since a git revision, or between two leaderboards", _DIFF)
-    for command in (build, check):
+    submit = add("add", "check finished runs and copy them to the kept ones", _ADD)
+    submit.add_argument("submitted", metavar="RUN", nargs="+", type=Path, help="folder of a finished run")
+    review = add("review", "review a change that adds runs since a git revision", _REVIEW)
+    review.add_argument("base", metavar="BASE", help="the revision that the change starts from")
+    for command in (submit, review):
+        add_options(command, *TASK, *PERMISSIONS)
+    for command in (build, check, submit, review):
         command.add_argument("--runs", type=Path, default=RUNS, metavar="DIR", help=f"folder of the runs ({RUNS})")
+    for command in (build, check, review):
         command.add_argument(
             "--readme", type=Path, metavar="FILE", help="a Markdown file that shows the top rows between two marks, too"
         )
     diff.add_argument("base", metavar="BASE", help="what is compared with: a revision, a file or a folder")
     diff.add_argument("head", metavar="HEAD", nargs="?", help="the later one (default: that in --output)")
-    for command in (build, check, diff):
+    for command in (build, check, diff, review):
         command.add_argument(
             "--output", type=Path, default=OUTPUT, metavar="DIR", help=f"folder of the leaderboard ({OUTPUT})"
         )
@@ -83,6 +101,8 @@ def run(options: argparse.Namespace) -> int:
         head, _ = read_leaderboard(options.head or str(options.output), options.output)
         print(comment(base, head, note))
         return 0
+    if options.action == "add":
+        return _add(options)
     # Without this check the leaderboard would be empty.
     if not options.runs.exists():
         raise UsageError(
@@ -91,11 +111,28 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.action == "check":
         return _check(options)
+    if options.action == "review":
+        from ..benchmarks.leaderboard.submitting import review
+
+        text, accepted = review(options.base, options.runs, options.output, options.readme, **task_settings(options))
+        print(text)
+        return 0 if accepted else 1
     from ..benchmarks.leaderboard.build import build
 
     board = build(options.runs, options.output, options.readme)
     print(f"{counted(len(board.tables), 'table')} of {counted(len(board.runs), 'run')}, written to {options.output}")
     tell(*(f"left out: {entry.key}: {entry.reason}" for entry in board.left_out))
+    return 0
+
+
+def _add(options: argparse.Namespace) -> int:
+    from ..benchmarks.leaderboard.submitting import add_run
+
+    for folder in options.submitted:
+        place, remark = add_run(folder, options.runs, **task_settings(options))
+        print(place)
+        tell(*([f"not scored again: {remark}"] if remark else []))
+    tell("next: bench leaderboard build")
     return 0
 
 

@@ -308,21 +308,23 @@ def execution_of(options: argparse.Namespace, *, has_models: bool) -> Execution:
     return Execution(LocalExecutor(processes or None, pools=pools), folder=folder)
 
 
-def serve_pages(application: Any, options: argparse.Namespace, visitor: str) -> None:
+def serve_pages(
+    application: Any, options: argparse.Namespace, visitor: str, links: Mapping[str, str] | None = None
+) -> None:
     """Serve pages until interrupted.
 
     Args:
         application: The ASGI application.
         options: The command's, with those of ``SERVER``.
         visitor: What anyone with the address can do.
+        links: Name to the path of a page of its own, which is printed, too.
     """
+
+    def announce(address: str) -> None:
+        own, _, token = address.partition("?")
+        print(f"Open {address}", *(f"{name}: {own}{path}?{token}" for name, path in (links or {}).items()), sep="\n")
+        print("Ctrl-C ends it.", flush=True)
+
     from ..benchmarks.tables.pages.serving import serve
 
-    serve(
-        application,
-        command=options.command,
-        holds=visitor,
-        host=options.host,
-        port=options.port,
-        announce=lambda address: print(f"Open {address}\nCtrl-C ends it.", flush=True),
-    )
+    serve(application, command=options.command, holds=visitor, host=options.host, port=options.port, announce=announce)

@@ -22,6 +22,10 @@ what is asked:
   --aspect NAME=LOW-HIGH    a number from LOW to HIGH (0 to 9) of each caption; may be repeated. Words behind a colon,
                             between |, are of both ends, or of each number
   --better [QUESTION]       which caption of an image is better; "no difference" and "cannot tell" are answers, too
+  --best_worst [QUESTION]   the best and the worst of three to nine captions
+  --ranking [QUESTION]      a rank of each of two to nine captions
+  --battles [QUESTION]      the better of two captions; of any number of systems, pairs whose outcome is uncertain
+  --spans CATEGORY,...      errors, marked in the caption, each with a category and a severity (minor, major)
   --questions FILE          the same as YAML, with questions and instructions: docs/rate.md
 
 examples:
@@ -47,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--aspect", action="append", default=[], metavar="NAME=LOW-HIGH[: WORDS | WORDS]", help="a scale"
     )
     asked.add_argument("--better", nargs="?", const="", metavar="QUESTION", help="which caption is better")
+    asked.add_argument("--best_worst", nargs="?", const="", metavar="QUESTION", help="the best and the worst caption")
+    asked.add_argument("--ranking", nargs="?", const="", metavar="QUESTION", help="a rank of each caption")
+    asked.add_argument("--battles", nargs="?", const="", metavar="QUESTION", help="pairs of many systems")
+    asked.add_argument("--spans", type=lambda text: text.split(","), metavar="CATEGORY,...", help="errors to mark")
     asked.add_argument("--questions", type=Path, metavar="FILE", help="either, from a YAML file")
     parser.add_argument("--references", action="store_true", default=None, help="show raters the references, too")
     parser.add_argument("--sample", type=positive, metavar="N", help="rate N images, drawn by the seed (all)")
@@ -55,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed", type=not_negative, metavar="N", help="decides the order of images and captions (1234)"
+    )
+    parser.add_argument("--raters", nargs="+", metavar="NAME", help="the raters, of which each gets a link")
+    parser.add_argument("--per_item", type=positive, metavar="K", help="of --raters, K rate each image (all)")
+    parser.add_argument("--repeats", type=not_negative, metavar="N", help="ask each rater N questions again (0)")
+    parser.add_argument(
+        "--known", type=Path, metavar="FILE", help="JSON lines of known answers, to compare raters with"
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the session (ratings/TASK)")
     parser.add_argument(
@@ -89,7 +103,10 @@ def run(options: argparse.Namespace) -> int:
 
     with locked(folder):
         serve_pages(
-            application(RatingQueue(session)), options, "sees the images and captions and answers under any name"
+            application(RatingQueue(session)),
+            options,
+            "sees the images and captions and answers under any name",
+            {name: f"raters/{link}" for link, name in session.links().items()},
         )
         _report(session, options)
     return 0
@@ -115,18 +132,22 @@ def _report(session: Session, options: argparse.Namespace) -> None:
 
 def _asked(options: argparse.Namespace) -> Questionnaire | None:
     """Return the questions that the command line gives; None where it gives none."""
-    from ..benchmarks.rate.questions import BETTER, questions_of, read_questions
+    from ..benchmarks.rate.questions import DEFAULTS, questions_of, read_questions
 
     if options.questions:
         return read_questions(options.questions)
-    if options.aspect or options.better is not None:
-        return questions_of(options.aspect, "" if options.aspect else options.better or BETTER)
-    return None
+    for form, question in DEFAULTS.items():
+        if (asked := getattr(options, form)) is not None:
+            return questions_of(**{form: asked or question})
+    if options.spans:
+        return questions_of(spans={"categories": [name.strip() for name in options.spans]})
+    return questions_of(options.aspect) if options.aspect else None
 
 
 def _said(options: argparse.Namespace) -> dict[str, Any]:
     """Return the keys of a design that the command line sets, as in its JSON."""
-    from ..benchmarks.rate.collecting import recorded
+    from ..benchmarks.rate.collecting import read_known, recorded
+    from ..benchmarks.rate.session import rater_name
 
     asked = _asked(options)
     captions = recorded(options.captions)
@@ -138,6 +159,10 @@ def _said(options: argparse.Namespace) -> dict[str, Any]:
         "sample": options.sample,
         "subset": options.subset,
         "references": options.references,
+        "raters": options.raters and [rater_name(name) for name in options.raters],
+        "per_item": options.per_item,
+        "repeats": options.repeats,
+        "known": options.known and read_known(options.known),
     }
     return {name: value for name, value in said.items() if value is not None}
 
@@ -147,7 +172,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     from ..benchmarks.inputs.task_images import TaskImages, picture_of
     from ..benchmarks.rate.collecting import collect, recorded
     from ..benchmarks.rate.items import Design
-    from ..benchmarks.rate.session import begin
+    from ..benchmarks.rate.session import begin, rater_name
     from ..tasks.index import build_index
     from ..tasks.schema import load_task
 
@@ -155,11 +180,21 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     if asked is None or not options.captions:
         raise UsageError(
             f"{folder}: no session to resume; a new one needs --captions and questions",
-            f"bench rate {options.task} --captions FILE ... with --better, --aspect NAME=1-5 or --questions FILE",
+            f"bench rate {options.task} --captions FILE ... with --better, --aspect NAME=1-5 or another form",
         )
     captions = recorded(options.captions)
-    if asked.better and len(captions) not in range(2, 10):
-        raise UsageError(f"--better chooses among 2 to 9 captions of an image, not {len(captions)}")
+    needed = asked.captions_needed
+    if len(captions) not in needed:
+        many = f"{needed.start} to {needed.stop - 1:,}"
+        raise UsageError(
+            f"--{asked.form} compares {many} captions of an image, not {len(captions)}",
+            "--battles takes any number of systems, and shows two captions at a time.",
+        )
+    names = [*filter(None, map(rater_name, options.raters or ()))]
+    if len(set(names)) < len(options.raters or ()):
+        raise UsageError("--raters: names are 1 to 40 letters and digits, each another")
+    if (options.per_item or 0) > len(names):
+        raise UsageError(f"--per_item {options.per_item}: needs as many --raters; there are {len(names)}")
     index = build_index(options.include_path)
     entry = index.entries.get(options.task)
     if entry is None or entry.kind != "task":
@@ -179,5 +214,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     tell(*(f"left out: {describe(failure)}" for failure in summarise(failures.entries)))
     if options.sample and len(session.items) < options.sample:
         tell(f"--sample {options.sample:,}: there are {len(session.items):,} to rate")
-    print(f"{folder}: {len(session.items):,} images of {task.task}, {session.wanted:,} answers asked of each rater")
+    counts = sorted({len(session.asked(name)) for name in session.design.raters or ("",)})
+    asked = f"{counts[0]:,}" + (f" to {counts[-1]:,}" if counts[1:] else "")
+    print(f"{folder}: {len(session.items):,} images of {task.task}, {asked} answers asked of each rater")
     return session

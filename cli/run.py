@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 _EPILOG = """\
-Metrics with a letter in common in the column Group are not significantly different, by the paired bootstrap of
-'bench compare' (docs/compare.md), with as many resamples as the intervals have.
+Metrics with a letter in common in the column Group are not significantly different (p ≥ 0.05), by the paired
+bootstrap of 'bench compare' (docs/compare.md), with as many resamples as the intervals have.
 
 On stderr, 'left out' and 'excluded' are samples that every run leaves out, because of the data or the task's rule.
 'failed' is what a model or a metric did not do; it may succeed when run again.

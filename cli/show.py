@@ -187,6 +187,7 @@ def describe_registered(name: str) -> str | None:
         return _described(f"{name}  (statistic, {statistic.label})", statistic, {"better": better}, {})
     if (model := list_aliases().get(name)) is not None:
         facts = {"model": model.description, "size": model.size, "source": model.source}
+        facts |= {"licence": model.licence, "released": model.date}
         facts["code"] = f"That of its own repository. {OWN_CODE}" if model.own_code else ""
         return _described(f"{name}  (model, adapter {model.adapter})", adapters[model.adapter], facts, model.arguments)
     return _described(f"{name}  (adapter)", adapters[name], {}, {}) if name in adapters else None

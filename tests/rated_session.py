@@ -61,6 +61,7 @@ def begin_session(
     systems: Sequence[str] = SYSTEMS,
     aspects: Sequence[str] = (),
     better: str = "",
+    form: Mapping[str, Any] | None = None,
     **design: Any,
 ) -> tuple[Session, FailureLog]:
     """Begin a session of the task that :func:`make_task` made in a folder; return what was left out, too."""
@@ -72,7 +73,7 @@ def begin_session(
     fields = {
         "task": "photos",
         "version": "1.0",
-        "questions": questions_of(aspects, better),
+        "questions": questions_of(aspects, better, **(form or {})),
         "systems": tuple(systems),
         "captions": tuple(captioner.fingerprint()["sha256"] for captioner in captioners),
         "seed": 1,

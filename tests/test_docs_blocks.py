@@ -93,7 +93,7 @@ TOLD = {
     r"score (cands|results).json --references": "tests/cli/test_score.py, with other weights",
     r"data ": "tests/cli/test_show_and_data.py",
     r"fetch ": "tests/cli/test_fetch.py",
-    r"leaderboard (build|check|diff \S+|check --readme README.md)$": "tests/cli/test_leaderboard.py",
+    r"leaderboard (build|check|diff|add|review)( \S+)?( --readme \S+)?$": "tests/cli/test_leaderboard.py",
     r"verify --parity": "tests/cli/test_verify.py",
     r"rate |run --include_path ratings/": "tests/test_docs_rate.py",
 }

@@ -191,6 +191,7 @@ class TaskTable:
         columns: The columns.
         rows: The rows.
         notes: Notes below the table.
+        by_rule: Whether columns are rules that change captions, and the first one is their mean.
     """
 
     task: str
@@ -201,6 +202,7 @@ class TaskTable:
     columns: tuple[Column, ...]
     rows: tuple[BoardRow, ...]
     notes: tuple[str, ...] = ()
+    by_rule: bool = False
 
     def top(self) -> TaskTable:
         """Return the table reduced to its first rows."""

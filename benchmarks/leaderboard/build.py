@@ -17,8 +17,8 @@ from ...tasks.index import TaskIndex, build_index
 from .board import Board, BoardRun, OmittedRun, TaskTable
 from .collect import collect
 from .formats import JSON_FILE, csv_file, json_file, latex_files, readme, with_excerpt
-from .html.index import OVERVIEW_PAGE, index_page, overviews, task_page
-from .html.rendering import rendered, run_pages, task_pages
+from .html.index import OVERVIEW_PAGE, index_page, overview_page, task_page
+from .html.rendering import run_pages, task_pages
 from .html.run import run_page
 from .suites_of_board import suite_tables
 from .task_tables import rank_tables, task_table
@@ -124,15 +124,15 @@ def pages(board: Board) -> Iterator[tuple[str, bytes]]:
         board: The leaderboard.
 
     Yields:
-        Path relative to the leaderboard's folder (``index.html``, ``runs/….html``; for a large leaderboard also
-        ``overview.html`` and ``tasks/….html``), and content.
+        Path relative to the leaderboard's folder (``index.html``, ``overview.html``, ``runs/….html``; for a large
+        leaderboard also ``tasks/….html``), and content.
     """
     paths = run_pages(board.runs)
     tasks = task_pages(board)
     yield "index.html", index_page(board, paths, tasks)
+    if overview := overview_page(board, paths):
+        yield OVERVIEW_PAGE, overview
     if tasks:
-        if matrices := overviews(board, paths):
-            yield OVERVIEW_PAGE, rendered("overview_page.html", up="./", overviews=matrices)
         for table in board.tables:
             version = table.task, table.version
             runs = [run for run in board.runs if (run.record.task, str(run.record.version)) == version]

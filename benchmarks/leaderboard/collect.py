@@ -112,7 +112,7 @@ def marks_of(record: Record, versions: Mapping[str, str]) -> list[str]:
         counts = record.documents
         marks.append(f"{counts.effective:,} of {counts.original:,} documents (--limit)")
     marks += record.notes
-    if (least := _least_scored(record)) is not None:
+    if (least := least_scored(record)) is not None:
         marks.append(f"only {least:,} of {record.documents.original:,} documents scored")
     if (level := record.settings.level) != 0.95:
         marks.append(f"{100 * level:g}% intervals")
@@ -122,7 +122,7 @@ def marks_of(record: Record, versions: Mapping[str, str]) -> list[str]:
     return marks
 
 
-def _least_scored(record: Record) -> int | None:
+def least_scored(record: Record) -> int | None:
     """Return the smallest n of a model's results if it is below the number of documents of the run; else None."""
     if not record.documents_hash or record.settings.limit is not None:
         return None

@@ -41,20 +41,28 @@ def _of_revision(revision: str, folder: Path) -> tuple[_Json, str]:
     place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
     commit = f"{revision}^{{commit}}"
     # Git would read a revision with a leading dash as an option.
-    if revision.startswith("-") or _git(place, "rev-parse", "--verify", "--quiet", commit) is None:
+    if revision.startswith("-") or git_output(place, "rev-parse", "--verify", "--quiet", commit) is None:
         raise UsageError(
             f"'{revision}' is neither a leaderboard ({JSON_FILE} or its folder) nor a git revision",
             "Give a branch, a tag or a commit: bench leaderboard diff main",
         )
     path = (folder.absolute() / JSON_FILE).relative_to(place).as_posix()
-    content = _git(place, "show", f"{revision}:./{path}")
+    content = git_output(place, "show", f"{revision}:./{path}")
     if content is None:
         return _EMPTY, f"{revision} has no leaderboard in {folder}."
     return _parsed(content, f"{revision}:{path}"), ""
 
 
-def _git(place: Path, *arguments: str) -> bytes | None:
-    """Return the output of git, or None if git fails."""
+def git_output(place: Path, *arguments: str) -> bytes | None:
+    """Return the output of git, or None if git fails.
+
+    Args:
+        place: A folder of the working tree.
+        *arguments: The arguments; a revision among them must be known to be one.
+
+    Raises:
+        DataError: There is no git.
+    """
     try:
         done = subprocess.run(["git", "-C", str(place), *arguments], capture_output=True, check=False)
     except FileNotFoundError as error:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,13 +84,35 @@ def measured_metrics(runs: Sequence[BoardRun]) -> list[MeasuredRow]:
 
 
 def _shown(record: Record) -> dict[str, Result]:
-    """Return the results with a column; for rules that change captions, only the first of each."""
+    """Return the results with a column; for rules that change captions, the first of each, after the mean of these."""
     if not record.protocol.by_rule:
         return dict(record.results)
     first: dict[tuple[str, str], str] = {}
     for key, result in record.results.items():
         first.setdefault((result.metric, result.category), key)
-    return {key: record.results[key] for key in first.values()}
+    shown: dict[str, Result] = {}
+    for metric in record.metrics:
+        rules = {key: record.results[key] for (name, _), key in first.items() if name == metric}
+        # Games are no shares of captions.
+        shares = {key: replace(rule, scale=100.0) for key, rule in rules.items() if rule.higher_is_better}
+        if shares:
+            shown[f"{metric}.{RULES}"] = _mean_of(metric, list(shares.values()))
+        shown |= rules | shares
+    return shown
+
+
+RULES = "rules"
+"""The column of the mean over rules."""
+
+
+def _mean_of(metric: str, rules: Sequence[Result]) -> Result:
+    """Return the mean share of captions that change as expected over rules; without a value where a rule has none."""
+    values = [rule.value for rule in rules if rule.value is not None]
+    missing = [rule.label[1] for rule in rules if rule.value is None]
+    reason = f"no value of {', '.join(missing)}" if missing else ""
+    label = rules[0].label[0], f"mean of {len(rules)} rules"
+    mean = None if missing else fmean(values)
+    return Result(metric, RULES, label, mean, sum(rule.n for rule in rules), True, 100.0, reason=reason)
 
 
 def measured_models(runs: Sequence[BoardRun]) -> list[MeasuredRow]:

@@ -46,14 +46,20 @@ def task_table(runs: Sequence[BoardRun]) -> tuple[TaskTable, set[str]]:
     printed, sources = published_rows(subject, newest.published_table, columns, measured)
     used = {value.run.key for row in measured for value in row.values.values()}
     names = newest.task, newest.alias, str(newest.version), " ".join(newest.description.split())
-    return TaskTable(*names, subject, tuple(columns), (*rows, *printed), (*sources, *notes)), used
+    by_rule = newest.protocol.by_rule
+    return TaskTable(*names, subject, tuple(columns), (*rows, *printed), (*sources, *notes), by_rule), used
 
 
 def main_column(subject: Subject, columns: Sequence[Column]) -> Column | None:
     """Return the ranking column of a task: the first statistic over all categories, or the first metric."""
-    whole = [column for column in columns if subject == "model" or "." not in column.key]
+    whole = whole_columns(subject, columns)
     ranked = [column for column in whole if column.higher_is_better is not None]
     return next(iter(ranked or whole or columns), None)
+
+
+def whole_columns(subject: Subject, columns: Sequence[Column]) -> list[Column]:
+    """Return the columns over all categories."""
+    return [column for column in columns if subject == "model" or "." not in column.key]
 
 
 def _marks(row: MeasuredRow) -> tuple[str, ...]:

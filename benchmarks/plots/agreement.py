@@ -45,7 +45,7 @@ def agreement_figure(
 
     A dot is the measured value on the scale of the task's tables, its line the confidence interval, a hollow
     diamond the published value. Letters at the right are those of the record's ``significance``: metrics with a letter
-    in common are not significantly different. They are shown where all metrics of a panel are of one run.
+    in common are not significantly different (p ≥ 0.05). They are shown where all metrics of a panel are of one run.
 
     Args:
         records: Runs of protocols ``agreement`` and ``preference``; of the same metric of a task, the newest.

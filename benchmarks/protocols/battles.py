@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -38,6 +39,16 @@ LABELS = {
 
 _Found = tuple[float | None, str, Interval | None]
 """A number, the reason if there is none, and its interval."""
+
+
+BATTLE_ROWS: Mapping[str, Any] = {
+    "output_type": "battles",
+    "doc_to_candidates": "captions",
+    "doc_to_systems": "systems",
+    "doc_to_preferred": "votes",
+    "protocol": {"votes": "share", "human_ties": "half"},
+}
+"""Keys of a task whose rows, of battles of two systems, capbench writes."""
 
 
 class BattleSettings(PreferenceSettings):

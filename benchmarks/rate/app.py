@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,9 +17,11 @@ from starlette.routing import Route
 from ...errors import BenchError
 from ..tables.pages.rendering import templates
 from ..tables.pages.serving import POLICY, Assets
-from .session import CANNOT_TELL, RatingQueue, answer_of, rater_name, spoken
+from .forms import CANNOT_TELL, answer_of, spoken
+from .session import RatingQueue, rater_name
 
 _HERE = Path(__file__).parent
+_WORD = re.compile(r"\S+")
 ASSETS = Assets(_HERE, "rate")
 _LONGEST_BODY = 16_384
 _KEPT = "This page already has an answer; the first one is kept."
@@ -37,7 +40,7 @@ class _Pages:
     """
 
     def __init__(self, desk: RatingQueue) -> None:
-        self._desk, self._session = desk, desk.session
+        self._desk, self._session, self._links = desk, desk.session, desk.session.links()
         self._templates = templates(_HERE / "templates")
         self._templates.globals |= {"own": "rate", "policy": "", "spoken": spoken}
 
@@ -49,30 +52,51 @@ class _Pages:
         """Respond with the next question: as a redirect, or as a page if our script sent the request."""
         if request.headers.get("x-requested-with") == "fetch":
             return self._step(rater, _KEPT if kept else "")
-        return _redirect(f"/raters/{rater}" + ("?note=kept" if kept else ""))
+        return _redirect(f"/raters/{self._link_of(rater)}" + ("?note=kept" if kept else ""))
 
     def first(self, request: Request) -> Response:
         """Respond with the sign-in page, or redirect a signed-in rater to the current question."""
-        typed = request.query_params.get("name")
+        typed = None if self._links else request.query_params.get("name")
         name = rater_name(typed or "")
-        if typed is not None and name:
+        like = self._session.taken(name) if name else ""
+        if name and not like:
             return _redirect(f"/raters/{name}")
+        refused = "is not a valid name: use 1 to 40 letters and digits"
         return self._html(
             "first.html",
             200 if typed is None else 400,
             questions=self._session.design.questions,
             total=self._session.wanted,
-            raters=self._desk.raters(),
-            refused=typed,
+            by_link=bool(self._links),
+            raters=[] if self._links else self._desk.raters(),
+            typed=typed,
+            refused=f"looks like {like}, who has answers: continue as {like} below, or use another name"
+            if like
+            else refused,
         )
+
+    def _rater(self, request: Request) -> str:
+        """Return the rater from the URL.
+
+        Raises:
+            HTTPException: The name is invalid, or no rater has this link.
+        """
+        link: str = request.path_params["rater"]
+        name = self._links.get(link, "") if self._links else link
+        if name != rater_name(name) or not name:
+            raise HTTPException(404)
+        return name
+
+    def _link_of(self, rater: str) -> str:
+        return next((link for link, name in self._links.items() if name == rater), rater)
 
     def step(self, request: Request) -> Response:
         """Respond with the current question of a rater."""
-        return self._step(_rater(request), _KEPT if request.query_params.get("note") == "kept" else "")
+        return self._step(self._rater(request), _KEPT if request.query_params.get("note") == "kept" else "")
 
     def _step(self, rater: str, note: str = "", status: int = 200) -> Response:
         session, place = self._session, self._desk.place(rater)
-        values = {"rater": rater, "place": place, "note": note}
+        values = {"rater": rater, "link": self._link_of(rater), "place": place, "note": note}
         if place.step is None:
             return self._html("done.html", status, **values)
         item = session.items[place.step.item]
@@ -84,23 +108,26 @@ class _Pages:
             captions=[item.texts[number] for number in place.step.shown],
             references=item.references if session.design.references else (),
             questions=session.design.questions,
+            words=[list(_WORD.finditer(item.texts[number])) for number in place.step.shown[:1]],
             cannot_tell=CANNOT_TELL,
         )
 
     def answer(self, request: Request, form: dict[str, str]) -> Response:
         """Save an answer, and respond with the next question."""
-        rater = _rater(request)
+        rater = self._rater(request)
         place = self._desk.place(rater)
         if place.step is None or form.get("number") != str(place.number):
             return self._next(request, rater, kept=True)
-        answer = answer_of(self._session, place.step, form)
+        session = self._session
+        answer = answer_of(session.design.questions, session.items[place.step.item], place.step, form)
         if isinstance(answer, ValueError):
             return self._step(rater, str(answer), 400)
-        return self._next(request, rater, kept=not self._desk.answer(rater, place.number, answer))
+        remark = " ".join(form.get("remark", "").split())
+        return self._next(request, rater, kept=not self._desk.answer(rater, place.number, answer, remark))
 
     def undo(self, request: Request, form: dict[str, str]) -> Response:
         """Undo the last answer, and respond with its question."""
-        rater = _rater(request)
+        rater = self._rater(request)
         place = self._desk.place(rater)
         if form.get("number") == str(place.number):
             self._desk.undo(rater)
@@ -130,18 +157,6 @@ class _Pages:
 
 def _redirect(path: str) -> Response:
     return RedirectResponse(path, 303, _HEADERS)
-
-
-def _rater(request: Request) -> str:
-    """Return the rater from the URL.
-
-    Raises:
-        HTTPException: The name is invalid.
-    """
-    name: str = request.path_params["rater"]
-    if name != rater_name(name) or not name:
-        raise HTTPException(404)
-    return name
 
 
 def application(desk: RatingQueue) -> Starlette:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from ...adapters import CaptionRequest
 from ...adapters.captioners.recorded import RecordedCaptions
@@ -21,7 +24,7 @@ from ..inputs.models import Models
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import read_values
 from ..protocols.job import Job
-from .items import RatedItem
+from .items import KnownAnswer, RatedItem
 
 _NAMED_IDS = 3
 _KEYS = ("doc_to_id", "doc_to_image", "doc_to_target")
@@ -50,6 +53,24 @@ def recorded(files: Sequence[str]) -> list[RecordedCaptions]:
             )
         sources.append(captions)
     return sources
+
+
+def read_known(path: Path) -> list[dict[str, Any]]:
+    """Read known answers: a row each, with ``id``, ``answer`` as files of answers have it, and ``system`` on scales.
+
+    Raises:
+        UsageError: A row is none.
+    """
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            rows.append(KnownAnswer.model_validate_json(line).model_dump(mode="json", exclude_defaults=True))
+        except ValidationError as error:
+            raise UsageError(
+                f"--known {path}:{number}: expected id, answer and, on scales, system",
+                'Example: {"id": "0", "system": "good", "answer": {"precision": 5}}',
+            ) from error
+    return rows
 
 
 def collect(

@@ -57,6 +57,19 @@ _VERSION_KEY, _VERSION = "capbench_ratings", 2
 _ITEMS, _CHECKSUM = "items", "checksum"
 
 
+class KnownAnswer(BaseModel):
+    """The right answer to a question, to compare raters with."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    """Id of the item."""
+    system: str | None = None
+    """The system of the caption, where one is shown at a time."""
+    answer: Any
+    """The answer as files of answers have it."""
+
+
 class Design(BaseModel):
     """The design of a session; it is the same for all raters and never changes."""
 
@@ -80,6 +93,14 @@ class Design(BaseModel):
     """Whether captions may cover only a part of the documents."""
     references: bool
     """Whether raters see the references."""
+    raters: tuple[str, ...] = ()
+    """The raters, each with a link; empty if whoever opens the address may rate under any name."""
+    per_item: int | None = Field(default=None, ge=1)
+    """Number of raters of an item; None for all."""
+    repeats: int = Field(default=0, ge=0)
+    """Number of questions that each rater is asked again at the end."""
+    known: tuple[KnownAnswer, ...] = ()
+    """Answers that are known."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the design as JSON values."""
@@ -127,11 +148,13 @@ class Step:
 
     Attributes:
         item: Index of the item.
-        shown: Indices of the captions, in their order on the page.
+        shown: Indices of the captions, in their order on the page; of battles those that can be drawn.
+        again: Whether the question was asked before.
     """
 
     item: int
     shown: tuple[int, ...]
+    again: bool = False
 
 
 def in_order(names: Sequence[str], *seed: object) -> list[int]:

@@ -1,11 +1,11 @@
-"""Questions for raters: a score for each aspect of a caption, or a choice of the better caption."""
+"""Questions for raters: scales, choices, best and worst, rankings, battles of systems, or marked errors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -13,8 +13,16 @@ from ...errors import UsageError
 from ...tasks.schema import Strict, faults_of
 from ...tasks.yaml_files import parse
 
-BETTER = "Which caption describes the image better?"
-"""Default question for choices."""
+Form = Literal["aspects", "better", "best_worst", "ranking", "battles", "spans"]
+DEFAULTS: Mapping[str, str] = {
+    "better": "Which caption describes the image better?",
+    "best_worst": "Which caption describes the image best, and which worst?",
+    "ranking": "How well do the captions describe the image, 1 being the best?",
+    "battles": "Which caption describes the image better?",
+}
+"""Forms that compare captions, and their default questions."""
+MOST_TOGETHER = 9
+"""Maximum number of captions on a page, as each has a key on the keyboard."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _ASPECT = re.compile(r"\s*(?P<name>[^=]+?)\s*=\s*(?P<low>\d+)\s*-\s*(?P<high>\d+)\s*(:(?P<words>.*))?", re.DOTALL)
 _MOST_SAID = 2_000
@@ -48,6 +56,23 @@ class Aspect(Strict):
         return range(self.ends[0], self.ends[1] + 1)
 
 
+class Spans(Strict):
+    """Errors that raters mark in a caption, as in MQM and THumB."""
+
+    categories: tuple[str, ...] = Field(min_length=1)
+    """Kinds of errors."""
+    severities: dict[str, float] = Field(default_factory=lambda: {"minor": 1.0, "major": 5.0}, min_length=1)
+    """Points that an error of each severity costs; a caption's score is 0 minus their sum."""
+    question: str = Field(default="Mark every error in the caption.", max_length=_MOST_SAID)
+
+    @field_validator("severities")
+    @classmethod
+    def _cost_points(cls, severities: dict[str, float]) -> dict[str, float]:
+        if not all(0 < points < 1000 for points in severities.values()):
+            raise ValueError("severities cost more than 0 and less than 1000 points")
+        return severities
+
+
 class Questionnaire(Strict):
     """The questions for each item."""
 
@@ -55,6 +80,14 @@ class Questionnaire(Strict):
     """Scales by name; raters see one caption at a time."""
     better: str = Field(default="", max_length=_MOST_SAID)
     """Question for a choice of the better caption; raters see all captions of an image together."""
+    best_worst: str = Field(default="", max_length=_MOST_SAID)
+    """Question for the best and the worst of three or more captions."""
+    ranking: str = Field(default="", max_length=_MOST_SAID)
+    """Question for ranks of all captions of an image; ranks may be equal."""
+    battles: str = Field(default="", max_length=_MOST_SAID)
+    """Question for the better of two captions, whose systems are drawn among many."""
+    spans: Spans | None = None
+    """Errors to mark; raters see one caption at a time."""
     instructions: str = Field(default="", max_length=10 * _MOST_SAID)
     """Text on the first page."""
 
@@ -68,9 +101,34 @@ class Questionnaire(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Questionnaire:
-        if bool(self.aspects) == bool(self.better):
-            raise ValueError("give exactly one of 'aspects' (scales) and 'better' (a choice between captions)")
+        if len(self._forms) != 1:
+            raise ValueError(f"give exactly one of {', '.join(get_args(Form))}")
         return self
+
+    @property
+    def _forms(self) -> list[Form]:
+        return [form for form in get_args(Form) if getattr(self, form)]
+
+    @property
+    def form(self) -> Form:
+        """What is asked."""
+        return self._forms[0]
+
+    @property
+    def together(self) -> bool:
+        """Whether several captions of an image are on one page."""
+        return self.form in DEFAULTS
+
+    @property
+    def question(self) -> str:
+        """The question on a page; empty for scales, which have one each."""
+        return self.spans.question if self.spans else str(getattr(self, self.form)) if self.together else ""
+
+    @property
+    def captions_needed(self) -> range:
+        """How many systems the form takes."""
+        least = {"better": 2, "ranking": 2, "battles": 2, "best_worst": 3}.get(self.form, 1)
+        return range(least, MOST_TOGETHER + 1 if self.together and not self.battles else 10_000)
 
 
 def read_questions(path: Path) -> Questionnaire:
@@ -87,13 +145,14 @@ def read_questions(path: Path) -> Questionnaire:
         raise UsageError("\n".join(faults_of(error, parsed, Questionnaire)), "docs/rate.md has an example.") from error
 
 
-def questions_of(aspects: Sequence[str], better: str) -> Questionnaire:
+def questions_of(aspects: Sequence[str] = (), better: str = "", **asked: Any) -> Questionnaire:
     """Return the questions from the command line.
 
     Args:
         aspects: Each ``NAME=LOW-HIGH``, or with labels after a colon, ``NAME=1-5: WORDS | WORDS``: for both ends, or
             for each score.
         better: The question for choices; empty for scales.
+        **asked: Other fields of the questionnaire.
 
     Raises:
         UsageError: The questions are invalid.
@@ -105,7 +164,7 @@ def questions_of(aspects: Sequence[str], better: str) -> Questionnaire:
             raise UsageError(f"--aspect {name}: the name is used twice")
         by_name[name] = aspect
     try:
-        return Questionnaire.model_validate({"aspects": by_name, "better": better})
+        return Questionnaire.model_validate({"aspects": by_name, "better": better, **asked})
     except ValidationError as error:
         faults = {fault["msg"].removeprefix("Value error, ") for fault in error.errors()}
         raise UsageError("; ".join(sorted(faults)), "'bench rate --help' has examples.") from error

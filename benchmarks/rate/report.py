@@ -17,7 +17,9 @@ from ..statistics.contract import Interval, UndefinedStatistic
 from ..statistics.rated_rows import first_seen
 from ..tables.results import filled, tabulated
 from ..tables.text import csv_text, show_interval
-from .session import TIE, Answer, Key, Session, spoken
+from .forms import TIE, Answer, credits_of, judgements_of, spoken
+from .quality import QUALITY, is_unknown, rater_rows, warnings
+from .session import Key, Session
 
 
 def report(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], reach: float, fmt: str) -> str:
@@ -34,17 +36,22 @@ def report(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], reach
         return _plain(session, by_rater, results, reach, fmt)
     if not results:
         return _summary(session, by_rater)
-    raters = [
-        {"Rater": name, "Answers": f"{len(answers):,}", "Asked": f"{session.wanted:,}"}
-        for name, answers in sorted(by_rater.items())
-    ]
-    tables = [tabulated(rows, fmt) for rows in (raters, filled([_row(figure, reach) for figure in results]))]
-    return "\n\n".join([_summary(session, by_rater), *tables, "\n".join(_notes(results, reach))])
+    raters = rater_rows(session, by_rater)
+    named = [{"Rater": name, **{QUALITY[key]: text for key, text in row.shown.items()}} for name, row in raters.items()]
+    tables = [tabulated(rows, fmt) for rows in (filled(named), filled([_row(figure, reach) for figure in results]))]
+    notes = [*warnings(raters), *_notes(results, reach), _FAIRNESS[session.together]]
+    return "\n\n".join([_summary(session, by_rater), *tables, "\n".join(notes)])
+
+
+_FAIRNESS = {
+    True: "Captions of an image are on one page, in an order drawn for each rater and recorded (shown).",
+    False: "One caption a page, in an order drawn for each rater: captions of an image do not follow one another.",
+}
 
 
 def _summary(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> str:
     total = sum(map(len, by_rater.values()))
-    unknown = sum(answer is None for answers in by_rater.values() for answer in answers.values())
+    unknown = sum(is_unknown(answer) for answers in by_rater.values() for answer in answers.values())
     cannot = f", {unknown:,} of them 'cannot tell' (not counted)" if unknown else ""
     equal = sum(not item.has_choice for item in session.items) if session.together else 0
     of_equal = f"; {counted(equal, 'image')} with equal captions of all systems count as no difference"
@@ -96,7 +103,8 @@ def _plain(
     if fmt == "csv":
         return csv_text(rows)
     raters = {name: len(answers) for name, answers in sorted(by_rater.items())}
-    values = {"asked": session.wanted, "raters": raters, "figures": rows}
+    quality = {name: row.values for name, row in rater_rows(session, by_rater).items()}
+    values = {"asked": session.wanted, "raters": raters, "quality": quality, "figures": rows}
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
 
 
@@ -155,8 +163,11 @@ def figures(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> l
         session: The session.
         by_rater: The current answers by rater.
     """
-    if session.together:
+    questions = session.design.questions
+    if questions.better:
         return list(_of_choices(session, by_rater))
+    if not questions.aspects:
+        return list(_of_credits(session, by_rater))
     return [figure for aspect in session.design.questions.aspects for figure in _of_aspect(session, by_rater, aspect)]
 
 
@@ -182,6 +193,49 @@ def _of_choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) 
         yield _mean(f"share for {system}", "", sums, answers, 0.0, 1.0, is_share=True)
 
 
+_CREDITS = {
+    "best_worst": ("best minus worst for", -1.0, 2.0),
+    "ranking": ("share beaten by", 0.0, 1.0),
+    "battles": ("battles won by", 0.0, 1.0),
+    "spans": ("mean score of", 0.0, 1.0),
+}
+"""By form what the mean credit of a system is called, its lowest value, and the span of intervals."""
+
+
+def _of_credits(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> Iterator[Figure]:
+    """Yield agreement on single judgements, and the mean credit of each system."""
+    questions, systems = session.design.questions, session.design.systems
+    sums, answers = np.zeros((2, len(session.items), len(systems)))
+    verdicts: dict[tuple[Any, ...], list[float]] = {}
+    for row, item in enumerate(session.items):
+        for number in [None] if session.together else range(len(systems)):
+            for of_rater in by_rater.values():
+                if (key := (item.id, number)) not in of_rater:
+                    continue
+                for system, credit in credits_of(questions, item, of_rater[key], number).items():
+                    sums[row, system] += credit
+                    answers[row, system] += 1
+                for unit, category in judgements_of(questions, of_rater[key], number):
+                    verdicts.setdefault((row, *unit), []).append(category)
+    categories = sorted({category for of_unit in verdicts.values() for category in of_unit})
+    counts = [[of_unit.count(category) for category in categories] for of_unit in verdicts.values()]
+    rows = np.array([unit[0] for unit in verdicts], dtype=int)
+    table = np.array(counts, dtype=int).reshape(len(verdicts), len(categories))
+    yield from _agreement(AnswerCounts(table, rows, "ordinal" if questions.spans else "nominal"), "", within=None)
+    name, lowest, span = _CREDITS[questions.form]
+    for number, system in enumerate(systems):
+        of_system = sums[:, number] - lowest * answers[:, number]
+        yield _mean(
+            f"{name} {system}",
+            "",
+            of_system,
+            answers[:, number],
+            lowest,
+            span,
+            is_share=span == 1.0 and not questions.spans,
+        )
+
+
 def _of_aspect(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], aspect: str) -> Iterator[Figure]:
     numbers, systems = session.design.questions.aspects[aspect].numbers, session.design.systems
     counts = np.zeros((len(session.items), len(systems), len(numbers)), dtype=int)
@@ -189,7 +243,7 @@ def _of_aspect(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], a
         for system in range(len(systems)):
             for answers in by_rater.values():
                 answer = answers.get((item.id, system))
-                if isinstance(answer, Mapping):
+                if isinstance(answer, Mapping) and answer[aspect] is not None:
                     counts[row, system, numbers.index(answer[aspect])] += 1
     clusters = np.repeat(np.arange(len(session.items)), len(systems))
     answered = AnswerCounts(counts.reshape(-1, len(numbers)), clusters, "ordinal")
@@ -201,7 +255,7 @@ def _of_aspect(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], a
         yield _mean(f"mean of {system}", aspect, sums, of_system.sum(axis=1), float(numbers[0]), span)
 
 
-def _agreement(answered: AnswerCounts, aspect: str) -> Iterator[Figure]:
+def _agreement(answered: AnswerCounts, aspect: str, within: int | None = 1) -> Iterator[Figure]:
     rows = answered.compared
     compared = AnswerCounts(answered.counts[rows], first_seen(answered.clusters[rows]), answered.level)
     answers = int(compared.counts.sum())
@@ -209,7 +263,7 @@ def _agreement(answered: AnswerCounts, aspect: str) -> Iterator[Figure]:
         f"alpha ({answered.level})": lambda weights: alpha(compared, weights),
         "equal pairs": lambda weights: equal_share(compared, weights),
     }
-    if answered.level == "ordinal":
+    if answered.level == "ordinal" and within:
         named["pairs within 1"] = lambda weights: equal_share(compared, weights, 1)
     for name, value in named.items():
         is_share = not name.startswith("alpha")

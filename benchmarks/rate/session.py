@@ -7,15 +7,19 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from time import monotonic
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -25,16 +29,16 @@ from ...errors import DataError, UsageError, writing
 from ...rows import parse_json
 from ..inputs.failures import FailureLog
 from ..inputs.task_images import Picture, picture_of
+from .forms import TIE, Answer, is_answer
 from .items import DESIGN, Design, RatedItem, Step, changed, design_text, in_order, read_design
 
-ITEMS, IMAGES, ANSWERS = "items.jsonl", "images", "answers"
+ITEMS, IMAGES, ANSWERS, LINKS = "items.jsonl", "images", "answers", "links.json"
 _LOCK = ".lock"
 _MOST_OF_A_NAME = 40
-TIE: Literal["tie"] = "tie"
-Answer = Mapping[str, int] | int | Literal["tie"] | None
-"""Scores by aspect; or the index of the better caption, a tie, or None for 'cannot tell'."""
-Key = tuple[str, int | None]
-"""Id of an item, and the index of the rated caption; None if all captions are on one page."""
+_LONGEST_REMARK = 500
+_AGAIN = "again"
+Key = tuple[str, int | None] | tuple[str, int | None, str]
+"""Id of an item, and the index of the rated caption, None if several are on one page; ``again`` if it is repeated."""
 
 
 @dataclass(frozen=True)
@@ -53,43 +57,57 @@ class Session:
 
     @property
     def together(self) -> bool:
-        """Whether the captions of an item are on one page."""
-        return bool(self.design.questions.better)
+        """Whether several captions of an item are on one page."""
+        return self.design.questions.together
 
     def key(self, step: Step) -> Key:
         """Return the key of answers to a step."""
-        return self.items[step.item].id, None if self.together else step.shown[0]
-
-    def is_answer(self, value: Any) -> bool:
-        """Return whether a value is a valid answer."""
-        if self.together:
-            return value in (None, TIE) or (type(value) is int and 0 <= value < len(self.design.systems))
-        aspects = self.design.questions.aspects
-        return (
-            isinstance(value, dict)
-            and value.keys() == aspects.keys()
-            and all(type(number) is int and number in aspects[name].numbers for name, number in value.items())
-        )
+        key = self.items[step.item].id, None if self.together else step.shown[0]
+        return (*key, _AGAIN) if step.again else key
 
     @property
     def wanted(self) -> int:
-        """Number of answers per rater."""
+        """Number of answers of a rater of all items, without repeated questions."""
         if self.together:
             return sum(item.has_choice for item in self.items)
         return len(self.items) * len(self.design.systems)
 
+    def asked(self, rater: str) -> list[Step]:
+        """Return the steps of a rater that have a page, with those that are asked again at the end."""
+        steps = [step for step in self.steps(rater) if self.is_asked(step)]
+        names = [json.dumps(self.key(step)) for step in steps]
+        # The last question is not asked twice in a row.
+        again = in_order(names[:-1], self.design.seed, rater, "repeats")[: self.design.repeats]
+        # On the page of a repeated question captions are in the opposite order.
+        return steps + [Step(steps[place].item, steps[place].shown[::-1], again=True) for place in again]
+
     def steps(self, rater: str) -> list[Step]:
-        """Return all steps of a rater, in order; a step with a single caption to choose from has no page."""
-        order: list[Step] = []
-        seed = self.design.seed, rater
-        for number in in_order([item.id for item in self.items], *seed, "items"):
-            item = self.items[number]
-            shown = in_order(self.design.systems, *seed, item.id)
-            if self.together:
-                order.append(Step(number, tuple(caption for caption in shown if caption in item.first_equal)))
-            else:
-                order += [Step(number, (caption,)) for caption in shown]
-        return order
+        """Return all steps of a rater, in order; a step with a single caption to choose from has no page.
+
+        With one caption a page, captions of an image do not follow one another, where there are two images.
+        """
+        design, seed = self.design, (self.design.seed, rater)
+        numbers = [number for number in range(len(self.items)) if self._is_of(rater, number)]
+        ids = [self.items[number].id for number in numbers]
+        shown = {number: in_order(design.systems, *seed, self.items[number].id) for number in numbers}
+        if self.together:
+            order = [numbers[place] for place in in_order(ids, *seed, "items")]
+            return [Step(n, tuple(one for one in shown[n] if one in self.items[n].first_equal)) for n in order]
+        steps: list[Step] = []
+        for turn in range(len(design.systems)):
+            order = [numbers[place] for place in in_order(ids, *seed, "items", turn)]
+            if steps and len(order) > 1 and order[0] == steps[-1].item:
+                order.append(order.pop(0))
+            steps += [Step(number, (shown[number][turn],)) for number in order]
+        return steps
+
+    def _is_of(self, rater: str, number: int) -> bool:
+        """Return whether a rater is one of those of an item; all raters have about as many items."""
+        design = self.design
+        if design.per_item is None or rater not in design.raters:
+            return True
+        place = in_order([item.id for item in self.items], design.seed, "raters").index(number)
+        return (design.raters.index(rater) - place * design.per_item) % len(design.raters) < design.per_item
 
     def is_asked(self, step: Step) -> bool:
         """Return whether a step has a page; there is no choice if all captions are equal."""
@@ -97,7 +115,7 @@ class Session:
 
     def decided(self, rater: str, answers: Mapping[Key, Answer]) -> dict[Key, Answer]:
         """Return a rater's choices, with ties for the steps without a page that the rater has passed."""
-        complete, left = dict(answers), len(answers)
+        complete, left = dict(answers), sum(len(key) == 2 for key in answers)
         for step in self.steps(rater) if answers else ():
             key = self.key(step)
             if not self.is_asked(step):
@@ -111,6 +129,18 @@ class Session:
     def raters(self) -> list[str]:
         """Return the names of raters with answers, sorted."""
         return sorted(file.stem for file in (self.folder / ANSWERS).glob("*.jsonl"))
+
+    def links(self) -> dict[str, str]:
+        """Return the raters by the last part of their links; empty if raters enter their names."""
+        if not self.design.raters:
+            return {}
+        keys = json.loads((self.folder / LINKS).read_text(encoding="utf-8"))
+        return {f"{rater}-{keys[rater]}": rater for rater in self.design.raters}
+
+    def taken(self, name: str) -> str:
+        """Return another rater whose name looks like a new one, in other letters; empty if there is none."""
+        known = self.raters()
+        return "" if name in known else next((one for one in known if _look(one) == _look(name)), "")
 
     def answers(self, rater: str) -> Answers:
         """Return the answers of a rater; empty for a new rater.
@@ -136,11 +166,13 @@ class Answers:
         path: Their file.
         session: Their session.
         current: The current answers, oldest first.
+        rows: The line of each in the file: ``shown``, ``seconds``, ``remark``, ``at``.
     """
 
     path: Path
     session: Session
     current: dict[Key, Answer] = field(default_factory=dict[Key, Answer])
+    rows: dict[Key, Mapping[str, Any]] = field(default_factory=dict[Key, Mapping[str, Any]])
     _size: int = 0
 
     @classmethod
@@ -154,7 +186,7 @@ class Answers:
         """
         log = cls(path, session)
         content = path.read_bytes() if path.exists() else b""
-        ids = {item.id for item in session.items}
+        ids = {item.id: item for item in session.items}
         *lines, rest = content.split(b"\n")
         log._size = len(content) - len(rest)
         for number, line in enumerate(lines, 1):
@@ -165,7 +197,7 @@ class Answers:
                 )
         return log
 
-    def _take(self, line: bytes, ids: set[str]) -> bool:
+    def _take(self, line: bytes, items: Mapping[str, RatedItem]) -> bool:
         """Take a line into account; return False if it is not valid."""
         try:
             row = parse_json(line.decode())
@@ -173,27 +205,40 @@ class Answers:
             return False
         systems = self.session.design.systems
         known = (None,) if self.session.together else systems
-        if not isinstance(row, dict) or row.get("id") not in ids or row.get("system") not in known:
+        if not isinstance(row, dict) or row.get("id") not in items or row.get("system") not in known:
             return False
         key: Key = row["id"], None if self.session.together else systems.index(row["system"])
+        key = (*key, _AGAIN) if row.get(_AGAIN) is True else key
         if row.get("undo") is True and key == next(reversed(self.current), None):
             del self.current[key]
-        elif "answer" in row and key not in self.current and self.session.is_answer(row["answer"]):
-            self.current[key] = row["answer"]
+        elif (
+            "answer" in row
+            and key not in self.current
+            and is_answer(self.session.design.questions, items[row["id"]], row["answer"])
+        ):
+            self.current[key], self.rows[key] = row["answer"], row
         else:
             return False
         return True
 
-    def add(self, step: Step, answer: Answer) -> None:
+    def add(self, step: Step, answer: Answer, seconds: float | None = None, remark: str = "") -> None:
         """Save an answer durably.
+
+        Args:
+            step: The question.
+            answer: The answer.
+            seconds: From when the page was asked for; None if that is not known.
+            remark: What the rater adds.
 
         Raises:
             OSError: The answer could not be written; no part of it remains.
         """
         key = self.session.key(step)
-        more = {"shown": list(step.shown)} if self.session.together else {}
+        more: dict[str, Any] = {"shown": list(step.shown)} if self.session.together else {}
+        more |= {"seconds": seconds} if seconds is not None else {}
+        more |= {"remark": remark[:_LONGEST_REMARK]} if remark else {}
         self._append(key, {"answer": answer, **more})
-        self.current[key] = answer
+        self.current[key], self.rows[key] = answer, more
 
     def undo(self) -> None:
         """Undo the last answer, if there is one.
@@ -208,9 +253,9 @@ class Answers:
         del self.current[key]
 
     def _append(self, key: Key, fields: Mapping[str, Any]) -> None:
-        identity, number = key
+        identity, number, *again = key
         of = {"id": identity} if number is None else {"id": identity, "system": self.session.design.systems[number]}
-        row = {**of, **fields, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        row = {**of, **({_AGAIN: True} if again else {}), **fields, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
         line = json.dumps(row, ensure_ascii=False) + "\n"
         content = line.encode("utf-8", "backslashreplace")
         is_new = not self.path.exists()
@@ -235,6 +280,16 @@ def rater_name(text: str) -> str:
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     name = re.sub(r"[^\w]+", "-", plain).strip("-_")
     return name if len(name) <= _MOST_OF_A_NAME else ""
+
+
+_LOOKALIKES = str.maketrans("аеорсухіјѕкмтнвαορνικτυχ", "aeopcyxijskmthbaopviktux")
+"""Small Cyrillic and Greek letters that look like Latin ones."""
+
+
+def _look(name: str) -> str:
+    """Return what names have in common that differ in marks, hyphens, or letters that look alike."""
+    plain = unicodedata.normalize("NFKD", name).translate(_LOOKALIKES)
+    return "".join(letter for letter in plain if letter.isalnum())
 
 
 def begin(
@@ -281,7 +336,7 @@ def begin(
                 f"task '{design.task}': no image found that browsers show (JPEG, PNG, GIF, WebP, BMP)",
                 f"'bench data {design.task}' shows where the images belong.",
             )
-        if design.questions.better and not any(item.has_choice for item in named):
+        if design.questions.together and not any(item.has_choice for item in named):
             raise DataError(
                 f"task '{design.task}': all systems have equal captions for each image, so there is no choice",
                 "Give captions of other systems, or rate these on a scale (--aspect).",
@@ -290,6 +345,9 @@ def begin(
         (draft / ITEMS).write_bytes(lines)
         text = design_text(design, hashlib.sha256(lines).hexdigest())
         (draft / DESIGN).write_text(text, encoding="utf-8")
+        links = {rater: secrets.token_hex(8) for rater in design.raters}
+        (draft / LINKS).write_text(json.dumps(links, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (draft / LINKS).chmod(0o600)
         put_in_place(draft, folder)
     return Session(folder, design, tuple(named))
 
@@ -367,9 +425,6 @@ def locked(folder: Path) -> Generator[None]:
         yield
 
 
-CANNOT_TELL = "cannot_tell"
-
-
 @dataclass(frozen=True)
 class Assignment:
     """Progress of a rater.
@@ -395,6 +450,7 @@ class RatingQueue:
 
     session: Session
     _seats: dict[str, tuple[list[Step], Answers]] = field(default_factory=dict)
+    _pages: dict[tuple[str, int], tuple[Step, float]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def raters(self) -> list[tuple[str, int]]:
@@ -408,15 +464,51 @@ class RatingQueue:
             asked, answers = self._seat(rater)
             # All earlier steps are answered, as answers are added and undone in order.
             number = len(answers.current)
-            return Assignment(asked[number] if number < len(asked) else None, number, len(asked))
+            if number == len(asked):
+                return Assignment(None, number, len(asked))
+            if (rater, number) not in self._pages:
+                step = asked[number]
+                self._pages[rater, number] = self._drawn(rater, step) if self._is_battle else step, monotonic()
+            return Assignment(self._pages[rater, number][0], number, len(asked))
 
-    def answer(self, rater: str, number: int, answer: Answer) -> bool:
+    @property
+    def _is_battle(self) -> bool:
+        return self.session.design.questions.form == "battles"
+
+    def _drawn(self, rater: str, step: Step) -> Step:
+        """Return a battle of the two systems whose strengths are the least certain against each other.
+
+        That is the pair with the largest variance of Beta(1 + wins, 1 + losses), a tie being half of both; equal ones
+        and the order on the page are drawn by hash.
+        """
+        item, answers = self.session.items[step.item], self._seat(rater)[1].current
+        if step.again:
+            first, other = answers[item.id, None]["pair"]
+            return replace(step, shown=(other, first))
+        points: Counter[tuple[int, int]] = Counter()
+        for one in self.session.raters():
+            for value in self._seat(one)[1].current.values():
+                first, other = value["pair"]
+                if value["better"] is not None:
+                    points[first, other] += 1 if value["better"] == TIE else 2 * (value["better"] == first)
+                    points[other, first] += 1 if value["better"] == TIE else 2 * (value["better"] == other)
+
+        def variance(pair: tuple[int, int]) -> float:
+            wins, losses = 1 + points[pair] / 2, 1 + points[pair[1], pair[0]] / 2
+            return wins * losses / ((wins + losses) ** 2 * (wins + losses + 1))
+
+        # The order of captions that can be shown is drawn for the rater and the item.
+        pairs = [p for p in combinations(step.shown, 2) if item.first_equal[p[0]] != item.first_equal[p[1]]]
+        return replace(step, shown=max(pairs, key=variance))
+
+    def answer(self, rater: str, number: int, answer: Answer, remark: str = "") -> bool:
         """Save an answer durably.
 
         Args:
             rater: The rater.
             number: Index of the question, from 0.
             answer: The answer; captions are given by index in the item.
+            remark: What the rater adds.
 
         Returns:
             Whether it answers the current question; if a page is sent twice, the first answer is kept.
@@ -428,7 +520,9 @@ class RatingQueue:
             place = self.place(rater)
             if place.step is None or place.number != number:
                 return False
-            self._seat(rater)[1].add(place.step, answer)
+            seconds = round(monotonic() - self._pages[rater, number][1], 1)
+            self._seat(rater)[1].add(place.step, answer, seconds, remark)
+            del self._pages[rater, number]
             return True
 
     def undo(self, rater: str) -> None:
@@ -438,38 +532,11 @@ class RatingQueue:
             OSError: The change could not be written.
         """
         with self._lock:
-            self._seat(rater)[1].undo()
+            answers = self._seat(rater)[1]
+            self._pages.pop((rater, len(answers.current)), None)
+            answers.undo()
 
     def _seat(self, rater: str) -> tuple[list[Step], Answers]:
         if rater not in self._seats:
-            in_turn = [step for step in self.session.steps(rater) if self.session.is_asked(step)]
-            self._seats[rater] = in_turn, self.session.answers(rater)
+            self._seats[rater] = self.session.asked(rater), self.session.answers(rater)
         return self._seats[rater]
-
-
-def answer_of(session: Session, step: Step, fields: Mapping[str, str]) -> Answer | ValueError:
-    """Return the answer from a form, or an error for the rater.
-
-    Args:
-        session: The session.
-        step: The question.
-        fields: Fields of the form: ``choice``, or ``aspect0``, ``aspect1``, ....
-    """
-    questions = session.design.questions
-    if questions.better:
-        choice = fields.get("choice", "")
-        if choice in (TIE, CANNOT_TELL):
-            return TIE if choice == TIE else None
-        if choice in map(str, range(len(step.shown))):
-            return step.shown[int(choice)]
-        return ValueError("Choose a caption or one of the other answers.")
-    values = {name: fields.get(f"aspect{place}", "") for place, name in enumerate(questions.aspects)}
-    for name, aspect in questions.aspects.items():
-        if values[name] not in map(str, aspect.numbers):
-            return ValueError(f"Choose a score for {spoken(name)}.")
-    return {name: int(value) for name, value in values.items()}
-
-
-def spoken(name: str) -> str:
-    """Return the name of an aspect for pages."""
-    return name.replace("_", " ")

@@ -73,6 +73,12 @@ def record_text(record: Record) -> str:
     return _NUMBERS.sub(lambda match: json.dumps(json.loads(match[0])), text)
 
 
+def run_folder(root: Path, record: Record) -> Path:
+    """Return the folder of a run below ``root``: ``TASK/MODEL/TIME-FINGERPRINT``."""
+    task, model = (_folder_name(name) for name in (record.task, record.model_name or "no-model"))
+    return root / task / model / f"{record.started:%Y%m%dT%H%M%S}-{record.fingerprint[:8]}"
+
+
 def write_run(root: Path, record: Record, files: Mapping[str, bytes | Path]) -> Path:
     """Write a run below ``root`` atomically and return its folder.
 
@@ -84,8 +90,7 @@ def write_run(root: Path, record: Record, files: Mapping[str, bytes | Path]) -> 
     Raises:
         DataError: The folder cannot be written.
     """
-    task, model = (_folder_name(name) for name in (record.task, record.model_name or "no-model"))
-    folder = root / task / model / f"{record.started:%Y%m%dT%H%M%S}-{record.fingerprint[:8]}"
+    folder = run_folder(root, record)
     draft = draft_beside(folder)
     try:
         draft.mkdir(parents=True)

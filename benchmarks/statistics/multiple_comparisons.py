@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from string import ascii_lowercase
 
@@ -76,6 +77,15 @@ def significance_letters(count: int, different: Iterable[tuple[int, int]]) -> li
     return [_label(letters, len(groups)) for letters in letters_of]
 
 
+def letters_in(label: str) -> set[str]:
+    """Return the letters of a label of up to 26 groups: ``a-cf`` has a, b, c and f."""
+    found: set[str] = set()
+    for first, last in re.findall(r"([a-z])(?:-([a-z]))?", label):
+        start, end = ascii_lowercase.index(first), ascii_lowercase.index(last or first)
+        found |= set(ascii_lowercase[start : end + 1])
+    return found
+
+
 def rank_ranges(count: int, different: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the ranks that the tests leave open to each metric, best and worst.
 
@@ -95,7 +105,7 @@ def rank_ranges(count: int, different: Iterable[tuple[int, int]]) -> list[tuple[
 
 
 def _alike(count: int, different: Iterable[tuple[int, int]]) -> list[int]:
-    """Return, as bits, which metrics each one does not differ from; itself is one of them."""
+    """Return, as bits, which metrics each one is not significantly different from; itself is one of them."""
     pairs = np.array(list(different), np.intp).reshape(-1, 2)
     alike = np.ones((count, count), bool)
     alike[pairs, pairs[:, ::-1]] = False

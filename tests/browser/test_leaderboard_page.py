@@ -22,7 +22,7 @@ VIEWPORT = {"width": 1280, "height": 900}
 RATINGS = "#task-ratings-1-0"
 RUN_PAGE = "runs/ratings--no-model--20261120T122949-a3d4ca58.html"
 
-PAGES = ("index.html", RUN_PAGE, "runs/captions_01--model-00--20261120T122900-00000001.html")
+PAGES = ("index.html", "overview.html", RUN_PAGE, "runs/captions_01--model-00--20261120T122900-00000001.html")
 
 STRUCTURE = """() => {
   const found = [];
@@ -192,7 +192,7 @@ def test_every_link_leads_to_a_page_that_is_there_and_back(page: Page, site: Pat
     (site / "README.md").touch()
     targets = page.eval_on_selector_all("a", "links => links.map((link) => link.getAttribute('href'))")
     files = {target.split("#")[0] for target in targets} - {""}
-    assert len(files) == 10
+    assert len(files) == 11
     assert [name for name in files if not (site / name).is_file()] == []
     page.locator(f"{RATINGS} th a", has_text="CIDEr").click()
     assert page.url.endswith(RUN_PAGE)
@@ -271,6 +271,35 @@ def test_what_is_filtered_and_sorted_stands_in_the_address_and_is_there_again(pa
     page.goto(page.url.partition("?")[0] + hostile)
     assert page.locator("#task").input_value() == ""
     assert page.locator(f"{RATINGS} tbody tr:visible").count() == 8
+
+
+def test_tasks_and_metrics_of_the_overview_are_chosen_and_mean_ranks_follow(page: Page, site: Path) -> None:
+    page.goto((site / "overview.html").as_uri())
+    body = "#overview-model tbody"
+
+    def means() -> list[float]:
+        """The means as the page shows them, which must be those of the visible ranks, least first."""
+        rows = page.locator(f"{body} tr").all()
+        shown = [float(row.locator(".mean").inner_text()) for row in rows]
+        visible = [row.locator("td[data-r]:visible").all() for row in rows]
+        ranks = [[int(cell.get_attribute("data-r") or 0) for cell in of_row] for of_row in visible]
+        assert shown == [round(sum(row) / len(row), 1) for row in ranks] == sorted(shown)
+        return shown
+
+    first = means()
+    assert page.locator(f"{body} tr").first.locator("td:visible").count() == 3
+    page.locator("#overview-model summary").nth(1).click()
+    page.locator("#overview-model").get_by_label("CIDEr").check()
+    assert page.locator(f"{body} tr").first.locator("td:visible").count() == 5
+    assert means() != first
+    page.locator("#overview-model summary").first.click()
+    page.get_by_label("Captions 02").uncheck()
+    chosen = means()
+    assert page.locator("[data-count=metric]").inner_text() == "2 of 5"
+    page.reload()
+    assert means() == chosen
+    page.goto(page.url.partition("?")[0])
+    assert means() == first
 
 
 def test_the_page_of_one_task_is_filtered_and_lets_nobody_choose_a_task(page: Page, tmp_path: Path) -> None:

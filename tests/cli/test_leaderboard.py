@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
-from finished_runs import make_record, write_record
+import pytest
+from finished_runs import make_record, seal, write_record
 
 from capbench.benchmarks.leaderboard.formats import BEGIN, END
 
-from .conftest import Bench
+from .conftest import Bench, run_below
 
 
 def test_leaderboard_of_real_runs_is_built_checked_and_compared(run_small: Bench, bench: Bench, tmp_path: Path):
@@ -78,3 +80,57 @@ def test_readme_without_marks_is_refused_before_anything_is_written(bench: Bench
     (tmp_path / "README.md").write_text("# Ours\n")
     bench("leaderboard", "build", "--readme", "README.md").failed(1, BEGIN)
     assert not (tmp_path / "results/leaderboard").exists()
+
+
+@pytest.mark.costly
+def test_runs_are_submitted_and_reviewed_and_what_is_no_honest_run_is_refused(
+    run_small: Bench, bench: Bench, tmp_path: Path
+):
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=tmp_path, check=True)
+
+    def commit(name: str) -> None:
+        git("add", "results")
+        git("commit", "-qm", name)
+
+    def edit(file: Path, *, sealed: bool) -> None:
+        record = json.loads(file.read_text())
+        record["results"]["small"]["length.kendall_b,none"] = 0.99
+        file.write_text(json.dumps(record))
+        if sealed:
+            seal(file.parent)
+
+    options = ("--include_path", tmp_path / "tasks")
+    git("init", "-q")
+    write_record(tmp_path / "results/runs", "tasty/no-model/20231114T221320-00000000", make_record())
+    bench("leaderboard", "build").succeeded()
+    commit("base")
+    run_small("--metrics", "length", "--output_path", "mine").succeeded()
+    mine, _ = run_below(tmp_path / "mine")
+    # An honest run is taken once, and the change shows what it moves.
+    kept = bench("leaderboard", "add", mine, *options).succeeded("results/runs/small/no-model/").out.strip()
+    bench("leaderboard", "add", mine, *options).failed(1, f"the same run is in {kept}")
+    git("add", "results")
+    assert "the leaderboard is not made of the runs" in bench("leaderboard", "review", "HEAD", *options).out
+    bench("leaderboard", "build").succeeded()
+    commit("honest")
+    shown = bench("leaderboard", "review", "HEAD~1", *options).succeeded("1 run added", "the same when scored again")
+    assert "| length | τ-b | – |" in shown.out
+    # Another edits a value, makes the checksums anew, or goes past 'add'.
+    edit(mine / "run.json", sealed=False)
+    bench("leaderboard", "add", mine, *options, "--runs", "others").failed(1, "was edited by hand")
+    edit(mine / "run.json", sealed=True)
+    bench("leaderboard", "add", mine, *options, "--runs", "others").failed(1, "length comes out otherwise: by 0.")
+    bench("leaderboard", "add", mine).failed(1, "task 'small' is not installed")
+    run_small("--metrics", "length", "--limit", 3, "--output_path", "part").succeeded()
+    bench("leaderboard", "add", run_below(tmp_path / "part")[0], *options).failed(
+        1, "covers 3 of 4 documents (--limit)"
+    )
+    edit(tmp_path / kept / "run.json", sealed=True)
+    (tmp_path / "results/runs/note.txt").write_text("")
+    bench("leaderboard", "build").succeeded()
+    commit("cheating")
+    of_cheat = bench("leaderboard", "review", "HEAD~1", *options)
+    assert of_cheat.code == 1 and of_cheat.out.count("- refused: ") == 2
+    assert "run.json: is of a kept run, and is changed" in of_cheat.out and "note.txt: is no file of an" in of_cheat.out
+    assert "length comes out otherwise" in bench("leaderboard", "review", "HEAD~2", *options).out

@@ -61,7 +61,7 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(bench: Bench, fold
         ([], 2, "a new one needs --captions and questions"),
         (["--captions", *CAPTIONS], 2, "a new one needs --captions and questions"),
         (["--better"], 2, "a new one needs --captions and questions"),
-        (["--captions", CAPTIONS[0], "--better"], 2, "chooses among 2 to 9 captions of an image, not 1"),
+        (["--captions", CAPTIONS[0], "--better"], 2, "--better compares 2 to 9 captions of an image, not 1"),
         (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
         (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
         (["--report"], 1, "contains no rating session"),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from ...protocols.contract import Subject
-from ...tables.pages.rendering import number
-from ..board import Board, BoardRow, BoardRun, Cell, Column, TaskTable
-from ..task_tables import main_column, newest_tables
+from ..board import Board, BoardRun, TaskTable
+from .overview import overviews
 from .rendering import address, rendered
-from .tables import shade_of, shown_ranks, shown_table
+from .tables import shown_ranks, shown_table
 
 _MOST_AT_ONCE = 8
 """Maximum number of tables for which the browser lays out all at once."""
@@ -32,7 +29,7 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
         board=board,
         pages=pages,
         overviews=overviews(board, pages),
-        most_of_overview=FIRST_ROWS if task_pages else 0,
+        most_of_overview=FIRST_ROWS,
         overview_page=OVERVIEW_PAGE,
         contents=[
             (table.id, table.alias if aliases[table.alias] == 1 else f"{table.alias} ({table.version})")
@@ -66,72 +63,17 @@ def task_page(table: TaskTable, runs: Sequence[BoardRun], pages: Mapping[str, st
     )
 
 
-OVERVIEW_PAGE = "overview.html"
-FIRST_ROWS = 25
-"""Rows of each matrix on the first page of a large leaderboard."""
-
-_Place = tuple[TaskTable, Column]
-
-
-def overviews(board: Board, pages: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return template values for the matrices of metrics and of models; each needs at least two tasks.
+def overview_page(board: Board, pages: Mapping[str, str]) -> bytes:
+    """Return ``overview.html``, where tasks and metrics are chosen; empty if no matrix has two tasks.
 
     Args:
         board: The leaderboard.
         pages: Path of each run's page, by the key of the run.
     """
-    matrices = []
-    subjects: tuple[Subject, ...] = ("metric", "model")
-    for subject in subjects:
-        places = list(_places(board, subject))
-        if len(places) > 1:
-            rows = _matrix_rows(places, pages)
-            matrices.append(
-                {
-                    "subject": subject,
-                    "places": places,
-                    "rows": rows,
-                    "unranked": any(cell and cell["shade"] == "unranked" for row in rows for cell in row["cells"]),
-                }
-            )
-    return matrices
+    matrices = overviews(board, pages)
+    return rendered("overview_page.html", up="./", overviews=matrices) if matrices else b""
 
 
-def _places(board: Board, subject: Subject) -> Iterator[_Place]:
-    """Yield the newest version of each task with measured rows, and its ranking column."""
-    for table in newest_tables(board.tables):
-        column = main_column(subject, table.columns) if table.subject == subject else None
-        if column is not None and any(row.kind == "measured" for row in table.rows):
-            yield table, column
-
-
-def _matrix_rows(places: Sequence[_Place], pages: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return one row per metric and model, or per model, sorted by number of ranked tasks, then by mean rank."""
-    names: dict[tuple[str, str], dict[int, BoardRow]] = {}
-    for at, (table, _) in enumerate(places):
-        for row in table.rows:
-            if row.kind == "measured":
-                names.setdefault((row.name, row.model), {})[at] = row
-    # The worst rank of each column.
-    lasts = [max((cell.rank or 1 for _, cell in table.cells(column)), default=1) for table, column in places]
-    rows = []
-    for (name, model), of_tasks in names.items():
-        cells: list[dict[str, str] | None] = [None] * len(places)
-        standings: list[float] = []
-        for at, row in of_tasks.items():
-            table, column = places[at]
-            cell = row.cells[table.columns.index(column)]
-            if cell is not None and cell.value is not None:
-                cells[at] = _matrix_cell(cell, column, lasts[at], pages.get(row.run, ""))
-                standings += [cell.rank / lasts[at]] if cell.rank else []
-        shown = {"name": name, "model": model, "cells": cells}
-        mean = sum(standings) / len(standings) if standings else 0.0
-        rows.append(((-len(standings), mean, name, model), shown))
-    return [shown for _, shown in sorted(rows, key=lambda row: row[0])]
-
-
-def _matrix_cell(cell: Cell, column: Column, last: int, page: str) -> dict[str, str]:
-    """Return a value in a matrix: sort value, text, shade by rank, and the page of its run."""
-    shade = "unranked" if cell.rank is None else f"h{shade_of(cell.rank, last)}" if last > 1 else "alone"
-    shown = number(None if cell.value is None else cell.value * column.scale, column.decimals)
-    return {"value": f"{cell.value:.6g}", "shown": shown, "shade": shade, "to": address(page)}
+OVERVIEW_PAGE = "overview.html"
+FIRST_ROWS = 25
+"""Rows of each matrix on the first page."""

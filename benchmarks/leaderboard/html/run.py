@@ -85,10 +85,10 @@ def _tested(record: Record) -> list[str]:
     labels = {result.statistic: result.label[1] for result in record.results.values()}
     by_test: dict[str, list[str]] = {}
     for statistic, test in record.significance.items():
-        how = f"{test.alpha} ({test.resamples:,} paired resamples, seed {test.seed}, Holm)"
+        how = f"p ≥ {test.alpha}; {test.resamples:,} paired resamples, seed {test.seed}, Holm"
         by_test.setdefault(how, []).append(labels.get(statistic, statistic))
     return [
-        f"{', '.join(statistics)}: metrics with a letter in common are not significantly different at {how}."
+        f"{', '.join(statistics)}: metrics with a letter in common are not significantly different ({how})."
         for how, statistics in by_test.items()
     ]
 

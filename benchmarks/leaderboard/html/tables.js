@@ -7,6 +7,8 @@
     if (!numeric) return cell.dataset.s ?? cell.textContent.trim();
     return cell.dataset.v === undefined ? null : Number(cell.dataset.v);
   };
+  // Added to the sort value of a mean rank for each chosen column without a rank.
+  const MISSING = 10000;
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
   const sort = (head, order) => {
     const table = head.closest("table");
@@ -65,7 +67,45 @@
     count.textContent = shown === all ? `${all.toLocaleString("en")} rows` : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")} rows`;
   };
 
-  // The URL holds filters and sort orders: q, task, published=0, and sort=TABLE:COLUMN:ascending per table.
+  // Choosing columns of a matrix: by task and by metric. The mean rank follows, and rows are put in its order.
+  const matrices = [...document.querySelectorAll(".chosen")].map((box) => {
+    const section = box.closest(".block");
+    const table = section.querySelector("table");
+    const heads = [...table.tHead.rows[0].cells];
+    const ticks = (kind) => [...box.querySelectorAll(`input[data-${kind}]`)];
+    const choose = () => {
+      const on = {};
+      for (const kind of ["task", "metric"]) {
+        const names = ticks(kind).filter((one) => one.checked).map((one) => one.dataset[kind]);
+        box.querySelector(`[data-count=${kind}]`).textContent = `${names.length} of ${ticks(kind).length}`;
+        on[kind] = new Set(names);
+      }
+      const columns = heads.filter((head) => head.dataset.task);
+      for (const head of columns) head.hidden = !(on.task.has(head.dataset.task) && on.metric.has(head.dataset.metric));
+      const shown = columns.filter((head) => !head.hidden).map((head) => head.cellIndex);
+      const mean = heads.find((head) => head.dataset.key === "mean");
+      for (const row of table.tBodies[0].rows) {
+        for (const head of columns) row.cells[head.cellIndex].hidden = head.hidden;
+        const ranks = shown.map((place) => row.cells[place].dataset.r).filter(Boolean).map(Number);
+        const cell = row.cells[mean.cellIndex];
+        const average = ranks.reduce((sum, rank) => sum + rank, 0) / ranks.length;
+        if (ranks.length) cell.dataset.v = MISSING * (shown.length - ranks.length) + average; else delete cell.dataset.v;
+        cell.textContent = ranks.length ? average.toFixed(1) : "–";
+        if (ranks.length && ranks.length < shown.length) {
+          const of = document.createElement("small");
+          of.textContent = `of ${ranks.length}`;
+          cell.append(" ", of);
+        }
+      }
+      sort(heads[0], "ascending");
+      sort(mean, "ascending");
+    };
+    const words = (kind) => [`${section.id}-${kind}s`, ticks(kind)];
+    return { choose, box, words };
+  });
+
+  // The URL holds filters and sort orders: q, task, published=0, and sort=TABLE:COLUMN:ascending per table;
+  // of a matrix, MATRIX-tasks and MATRIX-metrics where another choice than the first was made.
   const tables = () => [...document.querySelectorAll(".block[id] table")];
   const named = (table) => table.closest(".block").id;
   const tell = () => {
@@ -76,7 +116,14 @@
     if (printed && !printed.checked) values.set("published", "0");
     for (const table of tables()) {
       const head = table.tHead.querySelector('[aria-sort$="scending"]');
-      if (head) values.append("sort", `${named(table)}:${head.dataset.key}:${head.getAttribute("aria-sort")}`);
+      // A matrix is sorted by its mean rank at first.
+      if (head && !(head.dataset.key === "mean" && head.ariaSort === "ascending")) values.append("sort", `${named(table)}:${head.dataset.key}:${head.getAttribute("aria-sort")}`);
+    }
+    for (const { words } of matrices) for (const kind of ["task", "metric"]) {
+      const [name, ticks] = words(kind);
+      if (ticks.every((one) => one.checked === one.defaultChecked)) continue;
+      values.append(name, "");
+      for (const one of ticks) if (one.checked) values.append(name, one.dataset[kind]);
     }
     address.search = values;
     // Some browsers cannot change the URL of a local file; filters and sorting work without it.
@@ -89,6 +136,14 @@
       if (task) task.value = [...task.options].some((one) => one.value === values.get("task")) ? values.get("task") : "";
       printed.checked = values.get("published") !== "0";
       if (box.value || task?.value || !printed.checked) apply();
+    }
+    for (const { choose, words } of matrices) {
+      for (const kind of ["task", "metric"]) {
+        const [name, ticks] = words(kind);
+        const named = values.getAll(name);
+        for (const one of ticks) one.checked = named.length ? named.includes(one.dataset[kind]) : one.defaultChecked;
+      }
+      choose();
     }
     for (const entry of values.getAll("sort")) {
       const [id, order] = [entry.slice(0, entry.indexOf(":")), entry.slice(entry.lastIndexOf(":") + 1)];
@@ -107,6 +162,7 @@
   const change = () => { apply(); tell(); };
   box?.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(change, 120); });
   for (const control of [task, printed]) control?.addEventListener("change", change);
+  for (const { box, choose } of matrices) box.addEventListener("change", () => { choose(); tell(); });
   // A link into a hidden block resets the filters.
   document.addEventListener("click", (event) => {
     const link = box && event.target.closest('a[href^="#"]');

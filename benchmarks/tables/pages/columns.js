@@ -2,7 +2,7 @@
   "use strict";
   // A line below a box that is too narrow for its table gives the number of hidden columns.
   const say = (box) => {
-    const heads = [...box.querySelectorAll("thead tr:last-child > *")];
+    const heads = [...box.querySelectorAll("thead tr:last-child > :not([hidden])")];
     const cut = heads.filter((head) => head.offsetLeft + head.offsetWidth > box.clientWidth + 2).length;
     let line = box.nextElementSibling?.matches(".cut") ? box.nextElementSibling : null;
     box.classList.toggle("is-cut", cut > 0);

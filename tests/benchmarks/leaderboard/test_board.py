@@ -121,6 +121,25 @@ def test_count_of_words_is_no_percentage_and_ranks_nobody():
     assert list(alone.items()) == [("three", (None, ())), ("two", (None, ()))]
 
 
+def test_checklist_is_the_mean_of_its_rules_on_the_scale_of_the_rest_with_the_rules_behind_it():
+    values = {"falls.object": 0.5, "rises.object": 0.1, "falls.number": 0.7, "equal.case": 0.9, "pays.glued": 1.4}
+    shares = {"cider.falls.object": True, "cider.falls.number": True, "cider.equal.case": True}
+    record = make_record(kind="checklist", values={f"cider.{key}": value for key, value in values.items()})
+    record["higher_is_better"]["tasty"] |= dict.fromkeys(record["higher_is_better"]["tasty"], False) | shares
+    (table,) = board(record).tables
+    assert main_column("metric", table.columns) == table.columns[0] and table.by_rule
+    assert [(column.key, column.scale) for column in table.columns[:3]] == [
+        ("rules", 100), ("falls.object", 100), ("falls.number", 100),
+    ]  # fmt: skip
+    # Games are no shares, and 'rises' is not what a rule is for.
+    mean, *of_rules = table.rows[0].cells
+    assert (mean.value, mean.n) == (pytest.approx((0.5 + 0.7 + 0.9) / 3), 300)
+    assert [cell.value for cell in of_rules] == [0.5, 0.7, 0.9, 1.4]
+    record["results"]["tasty"]["cider.falls.number,none"] = None
+    unknown = board(record).tables[0].rows[0].cells[0]
+    assert (unknown.value, unknown.reason) == (None, "no value of falls number")
+
+
 def test_runs_of_another_choice_of_the_protocol_have_no_rank():
     other = judged()(bleu_1=0.5)
     other["fingerprint_parts"]["task"]["protocol"]["raters"] = "mean"

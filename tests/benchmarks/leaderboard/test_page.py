@@ -89,7 +89,7 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
     assert f"{len(large.runs):,} runs: each task" in index and "runs/captions_03" not in index.split('id="runs"')[1]
     of_overview = index.split('id="tasks"')[0]
     assert of_overview.count('<tr><th scope="row" data-s=') == FIRST_ROWS
-    assert '<a href="overview.html">All 30 models (first 25 shown)</a>' in of_overview
+    assert '<a href="overview.html#overview-model">All 30 models (first 25 shown), and a choice' in of_overview
     whole = files["overview.html"].decode()
     assert whole.count('<tr><th scope="row" data-s=') == 30
     assert 'href="index.html#task-captions_03-1-0"' in whole and 'href="runs/captions_03--model-07' in whole
@@ -116,6 +116,7 @@ def test_no_page_holds_text_of_a_run_as_markup_fetches_anything_or_styles_by_att
 @pytest.mark.parametrize(("name", "shown"), [("model \ud83d", "model ?"), ("a\u202egpj.exe", "a[U+202E]gpj.exe")])
 def test_half_a_surrogate_pair_and_what_turns_a_text_around_cost_no_page(board: Board, name: str, shown: str) -> None:
     files = pages(replace(board, runs=(with_record(board.runs[1], model_name=name),)))
+    del files["overview.html"]
     assert all(shown in content.decode() and "\u202e" not in content.decode() for content in files.values())
 
 
@@ -216,8 +217,8 @@ def test_results_of_a_run_stand_beside_letters_and_printed_values(board: Board) 
         "BLEU-4", "τ-b", shown[0], f"[{shown[1]}, {shown[2]}]", "a", "40.0", gap,
         f"{paper}, Table 1", "16,992",
     ]  # fmt: skip
-    tested = "τ-b: metrics with a letter in common are not significantly different at 0.05"
-    assert f"{tested} (1,000 paired resamples, seed 1234, Holm)." in page
+    tested = "τ-b: metrics with a letter in common are not significantly different"
+    assert f"{tested} (p ≥ 0.05; 1,000 paired resamples, seed 1234, Holm)." in page
     results = {"ratings": {**record.values["results"]["ratings"], "bleu_4.kendall_b,none": None}}
     run = with_record(board.runs[0], results=results, significance={}, published={})
     page = page_of(run, board).split('id="results"')[1].split("</section>")[0]
@@ -262,14 +263,49 @@ def test_table_of_one_row_is_a_line(board: Board) -> None:
     assert "<dt>n</dt><dd>100</dd>" in line
 
 
-def test_overview_shades_ranks_and_nothing_that_has_no_rival() -> None:
-    first = a_table(Cell(0.5, rank=1), Cell(0.4, rank=2), Cell(0.3))
+def test_overview_shades_places_that_tests_tell_apart_and_nothing_that_has_no_rival() -> None:
+    first = a_table(
+        Cell(0.5, rank=1, group="a"), Cell(0.4, rank=2, group="ab"), Cell(0.3, rank=3, group="b"), Cell(0.2)
+    )
     alone = replace(first, task="other", rows=(replace(first.rows[0], cells=(Cell(0.7, rank=1),)),))
     older = replace(alone, version="0.9", rows=(replace(first.rows[1], cells=(Cell(0.9, rank=1),)),))
-    page = first_page((first, alone, older)).split("<tbody>")[1].split("</tbody>")[0]
-    assert re.findall(r'<td class="(\w+)" data-v="([\d.]+)"', page) == [
-        ("h0", "0.5"), ("alone", "0.7"), ("h2", "0.4"), ("unranked", "0.3"),
-    ]  # fmt: skip
+    alike = replace(a_table(*(Cell(0.9 - n / 10, rank=n + 1, rank_range=(1, 6)) for n in range(6))), task="alike")
+    six = replace(a_table(*(Cell(0.9 - n / 10, rank=n + 1) for n in range(6))), task="six")
+
+    def shades(*tables: TaskTable) -> list[tuple[str, ...]]:
+        page = first_page(tables).split("<tbody>")[1].split("</tbody>")[0]
+        return [tuple(re.findall(r'<td class="(h\d|alone|unranked)"', row)) for row in page.split("</tr>")[:-1]]
+
+    # Row 1 is not significantly different from the best, row 2 is; row 3 has no rank.
+    assert shades(first, alone, older) == [("h0", "alone"), ("h0",), ("h1",), ("unranked",)]
+    # Six that are not significantly different are told apart by nothing, six others by the first four places.
+    assert shades(alike, six) == [("alone", shade) for shade in ("h0", "h1", "h2", "h3", "alone", "alone")]
+
+
+def test_overview_is_in_the_order_of_mean_ranks_with_facts_of_aliases_and_a_checklist_is_one_column(board) -> None:
+    cells = [(1, 3), (2, None), (3, 1), (None, 2)]
+    tables = [
+        replace(
+            a_table(*(Cell(rank / 10, rank=rank) if rank else None for rank in ranks)), task=f"t{n}", subject="model"
+        )
+        for n, ranks in enumerate(zip(*cells, strict=True))
+    ]
+    rules = replace(tables[0].columns[0], key="rules"), replace(tables[0].columns[0], key="falls.object")
+    one = replace(tables[1], columns=rules, rows=tuple(replace(r, cells=r.cells * 2) for r in tables[1].rows))
+    runs = (with_record(board.runs[0], model_name="qwen2-vl-7b"),)
+    named = [
+        replace(table, rows=(replace(table.rows[0], run=runs[0].key), *table.rows[1:])) for table in (tables[0], one)
+    ]
+    page = pages(Board((named[0], replace(named[1], by_rule=True)), (), (), runs, ()))["overview.html"].decode()
+    assert page.count('data-metric="τ-c"') == 2 + 1
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in page.split("<tbody>")[1].split("</tr>")[:-1]]
+    assert [row[:3] for row in rows] == [
+        ["row", "0", "2.0"],
+        ["row", "2", "2.0"],
+        ["row", "1", "2.0"],
+        ["row", "3", "2.0"],
+    ]
+    assert rows[0][3:6] == ["7B", "Apache-2.0", "2024-08"] and rows[2][3:5] == ["of", "1"]
 
 
 def luminance(colour: str) -> float:

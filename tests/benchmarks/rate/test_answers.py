@@ -411,7 +411,9 @@ def test_one_rater_alone_agrees_with_nobody_and_the_report_says_so(tmp_path: Pat
 def test_report_counts_no_answers_and_those_that_cannot_be_told(tmp_path: Path) -> None:
     session = make_session(tmp_path, better="?")
     assert report(session, {}, 0.05, "github").endswith("0 answers by 0 raters; 6 answers per rater (6 images)")
-    assert json.loads(report(session, {}, 0.05, "json")) == {"asked": 6, "raters": {}, "figures": []}
+    assert json.loads(report(session, {}, 0.05, "json")) == {
+        "asked": 6, "raters": {}, "quality": {}, "figures": []
+    }  # fmt: skip
     answers: dict[str, dict[Key, Answer]] = {"ann": {(item.id, None): None for item in session.items}}
     text = report(session, answers, 0.05, "github")
     assert "6 answers by 1 rater, 6 of them 'cannot tell' (not counted)" in text

@@ -88,7 +88,7 @@ def test_pages_are_blind(client: Any, choices: Any) -> None:
 def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
     page = client.get("/raters/cy").text
     assert "words of" in page
-    assert page.count('type="radio"') == 5 + 3
+    assert page.count('type="radio"') == 5 + 3 + 2
     assert "0 of 12 answered" in page
     answer = client.post("/raters/cy/answers", data={"number": "0", "aspect0": "4", "aspect1": "0"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/raters/cy")
