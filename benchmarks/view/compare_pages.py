@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,8 +16,9 @@ from ..statistics import Intervals
 from ..tables.pages.rendering import ends, number
 from .finding import ShownRun, comparable
 from .sample_pages import label, shown_number, summary
-from .samples import RunSamples, relative_ranks
+from .samples import RunSamples, relative_ranks, shared_rows
 from .site import NoSuchPageError, Site, address
+from .words import word_differences
 
 PAGE = 12
 """Pairs per page."""
@@ -242,7 +242,7 @@ def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarr
     Returns:
         ``[n, 2]`` indices of the samples in the first and the second run, and ``[n]`` advantage of the first side.
     """
-    rows = _shared_rows(first.samples, second.samples)
+    rows = shared_rows(first.samples, second.samples)
     values = np.column_stack(
         [side.samples.numbers(side.metric)[rows[:, at]] for at, side in enumerate((first, second))]
     )
@@ -254,28 +254,3 @@ def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarr
     keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
     order = np.argsort(keys[by], kind="stable")
     return rows[order], difference[order]
-
-
-def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
-    """Return ``[n, 2]`` indices of the common samples, in the order of the first run."""
-    ids, others = (samples.column("id").to_pylist() for samples in (first, second))
-    place = {identity: row for row, identity in enumerate(others)}
-    shared = [(row, place[identity]) for row, identity in enumerate(ids) if identity in place]
-    return np.asarray(shared, np.int64).reshape(-1, 2)
-
-
-Words = list[tuple[str, bool]]
-"""Parts of a text, each with whether the other text contains it."""
-
-
-def word_differences(first: str, second: str) -> tuple[Words, Words]:
-    """Split two texts into common and differing parts, by words."""
-    words = first.split(), second.split()
-    parts: tuple[Words, Words] = [], []
-    folded = [[word.lower().strip(".,;:!?\"'") for word in side] for side in words]
-    matcher = SequenceMatcher(None, *folded, autojunk=False)
-    for kind, *at in matcher.get_opcodes():
-        for side, start, end in ((0, *at[:2]), (1, *at[2:])):
-            if end > start:
-                parts[side].append((" ".join(words[side][start:end]), kind == "equal"))
-    return parts

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from ...errors import BenchError
+from ...errors import BenchError, DataError
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.pages.rendering import number
 from ..tables.text import texts_of
-from .finding import Picture, ShownRun
+from .finding import Picture, ShownRun, comparable
 from .matches import can_explain, explain
 from .samples import RunSamples, most_apart
 from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address
+from .words import mark_words
 
 PAGE = 24
 """Samples per page."""
+_MOST_RUNS = 20
+"""Maximum number of runs on the page of a sample: the newest, as each of them is read."""
 _FAR = 5
 """Number of samples of each kind of disagreement below a scatter plot."""
 _MAIN = ("candidate", "caption", "candidates")
@@ -88,17 +93,21 @@ def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Ma
     """Return template values of a sample in a list."""
     identity = str(row["id"])
     has_picture = site.pictures.may_have(run, identity)
-    texts = next((texts_of(row[name]) for name in _MAIN if row.get(name)), [])
     return {
         "id": identity,
         "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
-        "texts": texts,
+        "texts": _main_texts(row),
         "failure": row.get("failure"),
         "scores": [
             {"name": name, "label": label(run, name), "value": shown_number(samples, name, sample)}
             for name in sortable(samples)
         ],
     }
+
+
+def _main_texts(row: Mapping[str, Any]) -> list[str]:
+    """Return the caption of a sample, or its captions; none where the run recorded no texts."""
+    return next((texts_of(row[name]) for name in _MAIN if row.get(name)), [])
 
 
 def shown_number(samples: RunSamples, name: str, sample: int) -> str:
@@ -135,7 +144,43 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
         explained_any=bool(explainable),
         matches=[_matches(run, samples, name, row) for name in explained],
         matches_of=metric,
+        models=_of_models(site, run, sample, row),
     )
+
+
+def _of_models(site: Site, run: ShownRun, sample: int, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return template values of a sample in every run of its task, this one first; None if no other run has it."""
+    others = comparable(run, site.runs.all()[0])
+    shown: list[tuple[ShownRun, RunSamples, int]] = []
+    for other in [run, *others[: _MOST_RUNS - 1]]:
+        # A run without samples, or with changed ones, has nothing to show here.
+        with suppress(DataError):
+            samples = site.runs.samples(other)
+            index = sample if other.key == run.key else samples.find(str(row["id"]))
+            if index is not None:
+                shown.append((other, samples, index))
+    if len(shown) < 2:
+        return None
+    metrics = list(dict.fromkeys(name for _, samples, _ in shown for name in samples.metrics))
+    rows: list[dict[str, Any]] = []
+    captions: dict[str, list[str]] = {}
+    models = Counter(other.model for other, *_ in shown)
+    for other, samples, index in shown:
+        name = other.model if models[other.model] == 1 else other.name
+        texts = _main_texts(samples.rows([index])[0])
+        captions.setdefault(" / ".join(texts), []).append(name)
+        scores = [shown_number(samples, metric, index) if metric in samples.metrics else "–" for metric in metrics]
+        rows.append({
+            "name": name, "scores": scores, "to": address("runs", other.key, "samples", index),
+            "compare": "" if other.key == run.key else site.comparison(run, other),
+        })  # fmt: skip
+    marked = mark_words(list(captions), texts_of(row.get("references")))
+    return {
+        "metrics": [next(label(other, metric) for other, of, _ in shown if metric in of.metrics) for metric in metrics],
+        "rows": rows,
+        "captions": [(", ".join(names), parts) for names, parts in zip(captions.values(), marked, strict=True)],
+        "left_out": max(len(others) + 1 - _MOST_RUNS, 0),
+    }
 
 
 def _matches(run: ShownRun, samples: RunSamples, metric: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,7 +307,7 @@ def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int])
         {
             "id": str(row["id"]),
             "to": address("runs", run.key, "samples", sample),
-            "text": next((texts_of(row[name])[0] for name in _MAIN if row.get(name)), ""),
+            "text": next(iter(_main_texts(row)), ""),
             "x": shown_number(samples, x, sample),
             "y": shown_number(samples, y, sample),
         }

@@ -116,6 +116,11 @@ class RunSamples:
                 rows.update((row, part.slice(row - start, 1).to_pylist()[0]) for row in inside.tolist())
         return [rows[number] for number in wanted_rows.tolist()]
 
+    def find(self, identity: str) -> int | None:
+        """Return the index of the sample with an id; None if there is none."""
+        index = pyarrow.compute.index(self.column("id"), identity).as_py()  # type: ignore[attr-defined]
+        return index if index >= 0 else None
+
     def _read_part(self, group: int) -> Any:
         """Return a row group."""
         with self._lock:
@@ -175,3 +180,11 @@ def most_apart(x: np.ndarray, y: np.ndarray, most: int) -> list[int]:
     apart = relative_ranks(x[rows]) - relative_ranks(y[rows])
     order = np.argsort(-apart, kind="stable")[:most]
     return rows[order[apart[order] > 0]].tolist()
+
+
+def shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
+    """Return ``[n, 2]`` indices of the common samples, in the order of the first run."""
+    ids, others = (samples.column("id").to_pylist() for samples in (first, second))
+    place = {identity: row for row, identity in enumerate(others)}
+    shared = [(row, place[identity]) for row, identity in enumerate(ids) if identity in place]
+    return np.asarray(shared, np.int64).reshape(-1, 2)

@@ -19,12 +19,12 @@ from viewed_runs import METRIC, ROWS, Viewed, caption
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.charts import scatter
-from capbench.benchmarks.view.compare_pages import word_differences
 from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
 from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.matches import explain
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
+from capbench.benchmarks.view.words import mark_words, word_differences
 from capbench.errors import MetricError, UsageError
 from capbench.progress import unheard
 from capbench.tasks.locate import DataLocations
@@ -118,6 +118,18 @@ def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, 
     assert "rank 1 is the best, of length the highest" in text_of(client.get(f"/runs/{viewed.first.key}/samples/6"))
     assert "human rating 3.5000" in page
     assert "ratings 3, 4" in page
+
+
+def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has_alone(client: Any, viewed: Viewed):
+    answer = client.get(f"/runs/{viewed.first.key}/samples/1")
+    table = answer.text.partition('id="models"')[2].partition("</section>")[0]
+    for run in (viewed.first, viewed.second):
+        score = RunSamples(run.folder, run.record).numbers("meteor")[1]
+        assert re.search(rf'href="/runs/{run.key}/samples/1".*{score:.4f}', table)
+    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}" in table
+    assert "<ins>small</ins>" in table
+    # Nobody else has run the task of ratings.
+    assert "All models" not in client.get(f"/runs/{viewed.rated.key}/samples/1").text
 
 
 def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Path) -> None:
@@ -417,3 +429,8 @@ def test_words_that_one_caption_has_alone_are_told():
         ("a", True), ("girl", False), ("running", True), ("very", False), ("fast.", True),
     ]  # fmt: skip
     assert word_differences("", "") == ([], [])
+    assert mark_words(["A red dog .", "a blue cat"], ["the dog", "a red cat"]) == [
+        [("A", False, False), ("red dog", False, True), (".", False, False)],
+        [("a", False, False), ("blue", True, True), ("cat", False, True)],
+    ]
+    assert mark_words(["red"], []) == [[("red", False, True)]]
