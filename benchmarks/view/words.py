@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from operator import itemgetter
@@ -26,25 +25,35 @@ def word_differences(first: str, second: str) -> tuple[Words, Words]:
     return parts
 
 
-def mark_words(captions: Sequence[str], references: Iterable[str]) -> list[MarkedWords]:
-    """Split captions of one image at words that no reference, or no other caption, contains; their order is ignored.
+def mark_words(captions: Sequence[str], references: Sequence[str]) -> list[MarkedWords]:
+    """Split captions of one image at words that no reference, or no other caption, has in this order.
 
     Args:
         captions: The captions, each of them once.
         references: The references; without any, no word is marked as missing in them.
     """
-    referenced = {_folded(word) for text in references for word in text.split()}
-    uses = Counter(word for caption in captions for word in set(map(_folded, caption.split())))
+    folded = [list(map(_folded, text.split())) for text in captions]
+    referenced = [list(map(_folded, text.split())) for text in references]
     marked: list[MarkedWords] = []
-    for caption in captions:
-        words = [(word, _folded(word)) for word in caption.split()]
-        flags = [
-            (word, bool(folded and referenced) and folded not in referenced, bool(folded) and uses[folded] == 1)
-            for word, folded in words
-        ]
+    for place, (caption, words) in enumerate(zip(captions, folded, strict=True)):
+        flags = zip(
+            caption.split(),
+            _missing(words, referenced),
+            _missing(words, folded[:place] + folded[place + 1 :]),
+            strict=True,
+        )
         runs = groupby(flags, key=itemgetter(1, 2))
         marked.append([(" ".join(word for word, *_ in run), *key) for key, run in runs])
     return marked
+
+
+def _missing(words: Sequence[str], texts: Sequence[Sequence[str]]) -> list[bool]:
+    """Return which words are aligned with a word of no text; none if there is no text."""
+    missing = [bool(texts and word) for word in words]
+    for text in texts:
+        for start, _, size in SequenceMatcher(None, words, text, autojunk=False).get_matching_blocks():
+            missing[start : start + size] = [False] * size
+    return missing
 
 
 def _folded(word: str) -> str:
