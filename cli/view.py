@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         from ..benchmarks.view.exporting import EXPORT_POLICY, export
         from ..progress import bars
 
-        files, size = export(Site(runs, pictures, EXPORT_POLICY), options.export, bars()("pages"))
+        files, size = export(Site(runs, pictures), options.export, bars()("pages"))
         print(f"{files:,} files, {size / 1e6:,.1f} MB; open {options.export / 'index.html'}")
         return 0
 

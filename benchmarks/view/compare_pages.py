@@ -15,7 +15,7 @@ from ..comparing.comparison import CompareSettings, Comparison, Pair, compare_ru
 from ..statistics import Intervals
 from ..tables.pages.rendering import ends, number
 from .finding import ShownRun, comparable
-from .sample_pages import label, shown_number, summary
+from .sample_list import label, shown_number, summary
 from .samples import RunSamples, relative_ranks, shared_rows
 from .site import NoSuchPageError, Site, address
 from .words import word_differences
@@ -70,13 +70,14 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
         sentence=_sentence(comparison) if comparison else "",
-        values=values,
         orders=[
-            ("either", "largest absolute difference"),
-            ("first", f"{sides[0].name} {ahead}"),
-            ("second", f"{sides[1].name} {ahead}"),
+            (name, address("compare", **values(by=choice)), choice == by)
+            for choice, name in zip(
+                get_args(By),
+                ("largest absolute difference", f"{sides[0].name} {ahead}", f"{sides[1].name} {ahead}"),
+                strict=True,
+            )
         ],
-        by=by,
         count=_count_text(len(gaps), of_ranks=_of_ranks(*sides)),
         pairs=_pairs(site, sides, rows, gaps, range(page.first, page.last)),
         **page.links(lambda at: address("compare", **values(page=at if at > 1 else ""))),
