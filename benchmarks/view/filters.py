@@ -152,5 +152,5 @@ class _Reader:
         raise FilterError(
             f"the filter cannot be read at character {at + 1}: the samples have no column '{name}'."
             f"{did_you_mean(name, [*known, *FLAGS])}",
-            f"Columns: {', '.join([*known, *FLAGS])}. Texts stand in quotation marks.",
+            f"Columns: {', '.join(dict.fromkeys([*known, *FLAGS]))}. Texts stand in quotation marks.",
         )

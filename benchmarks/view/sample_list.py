@@ -27,6 +27,11 @@ PAGE = 48
 _MOST_RUNS = 20
 """Maximum number of runs that a page shows beside one another: the newest, as each of them is read."""
 _MAIN = ("candidate", "caption", "candidates")
+TITLES = {
+    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
+    "negatives": "Negatives", "unchanged": "Caption before the change",
+}  # fmt: skip
+"""Columns of texts, and what pages call them."""
 METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"
 _DISAGREEMENT = {METRICS_DISAGREE: "disagreement of metrics", MODELS_DISAGREE: "disagreement of models"}
 _BARS = 20
@@ -130,7 +135,7 @@ class SampleList:
         """The column whose distribution is shown: that of the order, or the first one; empty without any."""
         if self.state.sort in self.samples.sortable:
             return self.state.sort
-        return next(iter([*_directed(self.run, self.samples), *self.samples.sortable]), "")
+        return next(iter([*directed(self.run, self.samples), *self.samples.sortable]), "")
 
     def address(self, page: int = 1, **changes: Any) -> str:
         """Return the URL of the list with changes of its state."""
@@ -172,7 +177,7 @@ class SampleList:
             worst = self.run.record.higher_is_better(self.focus)
             states["worst"] = {"sort": self.focus, "descending": not worst}
             states["best"] = {"sort": self.focus, "descending": worst}
-        if len(_directed(self.run, self.samples)) > 1:
+        if len(directed(self.run, self.samples)) > 1:
             states["metrics disagree"] = {"sort": METRICS_DISAGREE, "descending": True}
         if comparable(self.run, self.site.runs.all()[0]):
             states["models disagree"] = {"sort": MODELS_DISAGREE, "descending": True}
@@ -271,14 +276,14 @@ def runs_of_task(site: Site, run: ShownRun) -> tuple[list[tuple[ShownRun, RunSam
     return read, max(len(others) + 1 - _MOST_RUNS, 0)
 
 
-def _directed(run: ShownRun, samples: RunSamples) -> list[str]:
+def directed(run: ShownRun, samples: RunSamples) -> list[str]:
     """Return the metrics of which more, or less, is better."""
     return [name for name in samples.metrics if run.record.has_direction(name)]
 
 
 def _spread_of_metrics(run: ShownRun, samples: RunSamples) -> np.ndarray:
     """Return the greatest difference in relative rank between two metrics of each sample."""
-    metrics = _directed(run, samples)
+    metrics = directed(run, samples)
     signs = [1 if run.record.higher_is_better(name) else -1 for name in metrics]
     return spread(np.array([_ranked(sign * samples.numbers(name)) for sign, name in zip(signs, metrics, strict=True)]))
 
@@ -287,7 +292,7 @@ def _spread_of_models(run: ShownRun, samples: RunSamples, others: Sequence[tuple
     """Return the greatest difference in relative rank between two runs of each sample, the mean over metrics."""
     aligned = [(shared_rows(samples, other), other) for _, other in others]
     spreads = np.full((0, len(samples)), np.nan)
-    for name in _directed(run, samples):
+    for name in directed(run, samples):
         columns = np.full((len(aligned) + 1, len(samples)), np.nan)
         columns[0] = samples.numbers(name)
         for place, (rows, other) in enumerate(aligned, 1):

@@ -11,17 +11,13 @@ from ..tables.pages.charts import Scatter, scatter
 from ..tables.text import texts_of
 from .finding import Picture, ShownRun
 from .matches import can_explain, explain
-from .sample_list import ListState, SampleList, label, main_texts, runs_of_task, shown_number, summary
+from .sample_list import TITLES, ListState, SampleList, label, main_texts, runs_of_task, shown_number, summary
 from .samples import RunSamples, most_apart
 from .site import NoSuchPageError, Site, address
 from .words import mark_words
 
 _FAR = 5
 """Number of samples of each kind of disagreement below a scatter plot."""
-_TITLES = {
-    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
-    "negatives": "Negatives", "unchanged": "Caption before the change",
-}  # fmt: skip
 
 
 def _sample(samples: RunSamples, text: str) -> int:
@@ -100,7 +96,7 @@ def _whole(
 ) -> dict[str, Any]:
     """Return template values for everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
-    named_texts = [(title, texts_of(row[name])) for name, title in _TITLES.items() if row.get(name)]
+    named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name)]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     for score in shown["scores"]:
         name = score["name"]
@@ -111,7 +107,7 @@ def _whole(
         page = address("runs", run.key, "samples", sample, **state.values(), matches=name)
         score["why"] = f"{page}#{_anchor(samples, name)}" if why else ""
         score["directed"] = run.record.has_direction(name)
-    known = {"id", "image", "failure", *_TITLES, *samples.metrics}
+    known = {"id", "image", "failure", *TITLES, *samples.metrics}
     facts = [
         (name, _fact(row[name]))
         for name in samples.columns

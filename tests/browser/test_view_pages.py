@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from opened_pages import WIDTHS, open_browser, served, violations
-from viewed_runs import METRIC, Viewed
+from viewed_runs import METRIC, ROWS, Viewed
 
 from capbench.benchmarks.view.app import application
+from capbench.benchmarks.view.exporting import export
+from capbench.benchmarks.view.samples import RunSamples
+from capbench.errors import UsageError
+from capbench.progress import unheard
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -30,7 +35,8 @@ def pages_of(viewed: Viewed) -> dict[str, str]:
 
     first, second, rated = viewed.first.key, viewed.second.key, viewed.rated.key
     return {
-        "runs": "/", "run": f"/runs/{second}", "about": f"/runs/{second}/about", "samples": f"/runs/{second}/samples?sort=capture&q=%27circle%27",
+        "runs": "/", "run": f"/runs/{second}", "about": f"/runs/{second}/about",
+        "samples": f"/runs/{second}/samples?sort=capture&q=%27circle%27",
         "grid": f"/runs/{second}/samples?view=grid&sort=-models_disagree", "fault": f"/runs/{second}/samples?q=meteo",
         "sample": f"/runs/{second}/samples/7?sort=capture", "capture": f"/runs/{first}/samples/3?matches=capture",
         "meteor": f"/runs/{first}/samples/3?matches=meteor", "scatter": f"/runs/{rated}/scatter?x=ratings&y=length",
@@ -116,3 +122,27 @@ def test_drawing_across_bars_filters_by_their_range(browser: Browser, viewed: Vi
     assert page.input_value("#q") == f"length > 1 and meteor >= {ends[0]} and meteor < {ends[1]}"
     assert "sort=meteor" in page.url
     context.close()
+
+
+def test_a_run_in_one_file_lists_its_samples_and_is_accessible(
+    browser: Browser, viewed: Viewed, axe: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.html"
+    size = export(viewed.site(), viewed.second, file, thumbnails=True, progress=unheard)
+    assert size == file.stat().st_size
+    with pytest.raises(UsageError, match="already exists"):
+        export(viewed.site(), viewed.second, file, thumbnails=False, progress=unheard)
+    said: list[str] = []
+    context = open_browser(browser, file.as_uri(), said, own="file:", viewport={"width": 390, "height": 900})
+    page = context.pages[0]
+    page.select_option("#sort", "1+")
+    page.locator("#list summary").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth === 64")
+    lowest = min(RunSamples(viewed.second.folder, viewed.second.record).numbers("meteor"))
+    assert page.locator("#list b").first.text_content() == f"{lowest:.4f}"
+    page.fill("#q", "row 3")
+    assert page.text_content("#count") == f"1 of {ROWS} samples, page 1 of 1"
+    assert violations(page, axe, 390, ["light"]) == []
+    context.close()
+    assert said == []

@@ -1,0 +1,101 @@
+"""Writes a run as one HTML file that loads nothing: its results, its samples as JSON, and thumbnails on request."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from ...adapters import ImageHandle
+from ...atomic_files import write_whole
+from ...errors import UsageError, writing
+from ...progress import Reporter
+from ..records.pictures import thumbnail
+from ..tables.pages.rendering import asset, inline_policy
+from ..tables.text import readable, texts_of
+from .finding import NOTHING, ShownRun
+from .sample_list import TITLES, label
+from .samples import RunSamples
+from .site import Site, about_sections, run_values
+
+_MOST_SAMPLES = 100_000
+_AT_ONCE = 1_000
+"""Samples that are read at a time."""
+
+
+def export(site: Site, run: ShownRun, file: Path, *, thumbnails: bool, progress: Reporter) -> int:
+    """Write the file, and return its number of bytes.
+
+    Args:
+        site: Renders the page.
+        run: The run.
+        file: The file; it must not exist.
+        thumbnails: Whether the file has a small copy of each image that is on this machine.
+        progress: Called with (samples read, samples).
+
+    Raises:
+        UsageError: The file exists or cannot be written, or the run has too many samples.
+    """
+    samples = site.runs.samples(run)
+    if file.exists():
+        raise UsageError(f"--export {file}: already exists", "Choose a new file, or remove this one.")
+    if len(samples) > _MOST_SAMPLES:
+        raise UsageError(
+            f"--export {file}: the run has {len(samples):,} samples, and one file holds at most {_MOST_SAMPLES:,}",
+            "Serve its pages with 'bench view'.",
+        )
+    here = Path(__file__).parent
+    style = "\n".join([asset("style.css"), asset("app.css"), (here / "view.css").read_text(encoding="utf-8").strip()])
+    scripts = [asset("theme.js"), asset("columns.js"), (here / "export.js").read_text(encoding="utf-8").strip()]
+    page = site.render(
+        "export.html",
+        **run_values(run),
+        # Only files of capbench, no text of users.
+        policy=Markup(inline_policy(style, scripts)),  # noqa: S704
+        style=Markup(style),  # noqa: S704
+        scripts=list(map(Markup, scripts)),
+        names=[(label(run, name), 0 if samples.counts(name) else 4) for name in samples.sortable],
+        sections=about_sections(run),
+        samples=_samples(site, run, samples, progress, thumbnails=thumbnails),
+    ).encode("utf-8", "replace")
+    with writing(f"--export {file}"):
+        write_whole(file, page)
+    return len(page)
+
+
+def _samples(
+    site: Site, run: ShownRun, samples: RunSamples, progress: Reporter, *, thumbnails: bool
+) -> list[dict[str, Any]]:
+    """Return the samples as JSON values: id, texts by title, a score a column (null without), failure and picture."""
+    columns = [samples.numbers(name) for name in samples.sortable]
+    listed: list[dict[str, Any]] = []
+    for start in range(0, len(samples), _AT_ONCE):
+        wanted = range(start, min(start + _AT_ONCE, len(samples)))
+        for sample, row in zip(wanted, samples.rows(wanted), strict=True):
+            texts = [(title, texts_of(row.get(name))) for name, title in TITLES.items()]
+            listed.append(
+                {
+                    "id": readable(row["id"]),
+                    "texts": [[title, list(map(readable, values))] for title, values in texts if values],
+                    "scores": [_json(values[sample]) for values in columns],
+                    "failure": readable(row.get("failure") or ""),
+                    "picture": _thumbnail(site, run, row) if thumbnails else "",
+                }
+            )
+            progress(len(listed), len(samples))
+    return listed
+
+
+def _json(value: np.floating[Any]) -> float | None:
+    return round(float(value), 6) if math.isfinite(value) else None
+
+
+def _thumbnail(site: Site, run: ShownRun, row: dict[str, Any]) -> str:
+    """Return a small JPEG of a sample's image as a ``data:`` URL; empty if there is no image here."""
+    picture = site.pictures.read(run, str(row["id"]), row.get("image"))
+    content = None if picture is NOTHING else thumbnail(ImageHandle(picture.content))
+    return f"data:image/jpeg;base64,{b64encode(content).decode()}" if content else ""
