@@ -84,8 +84,8 @@ class _Reader:
 
     def fault(self, expected: str) -> FilterError:
         """Return the error that something else was expected at this place."""
-        found = f"'{self.word}'" if self.word else "the end"
-        return FilterError(f"the filter cannot be read at character {self.at + 1}: expected {expected}, found {found}")
+        actual = f"'{self.word}'" if self.word else "the end"
+        return FilterError(f"the filter cannot be read at character {self.at + 1}: expected {expected}, found {actual}")
 
     def _takes(self, token: str) -> bool:
         if self.word != token:

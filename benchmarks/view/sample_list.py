@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from .site import NoSuchPageError, Site, address
 
 PAGE = 48
 """Samples per page."""
-_MOST_RUNS = 20
+MOST_RUNS = 20
 """Maximum number of runs that a page shows beside one another: the newest, as each of them is read."""
 _MAIN = ("candidate", "caption", "candidates")
 TITLES = {
@@ -126,7 +126,7 @@ class SampleList:
         asked = f"{self.state.sort} {self.state.query}"
         columns = {
             METRICS_DISAGREE: lambda: _spread_of_metrics(self.run, self.samples),
-            MODELS_DISAGREE: lambda: _spread_of_models(self.run, self.samples, runs_of_task(self.site, self.run)[0]),
+            MODELS_DISAGREE: lambda: _spread_of_models(self.run, self.samples, runs_of_task(self.site, self.run)),
         }
         return {name: column() for name, column in columns.items() if name in asked}
 
@@ -265,15 +265,12 @@ def _sorted_by(listed: SampleList, name: str) -> tuple[str, str]:
     return listed.address(sort=name, descending=descending), now
 
 
-def runs_of_task(site: Site, run: ShownRun) -> tuple[list[tuple[ShownRun, RunSamples]], int]:
-    """Return the newest other runs of a run's task that have samples, and the number of those left out."""
-    others = comparable(run, site.runs.all()[0])
-    read: list[tuple[ShownRun, RunSamples]] = []
-    for other in others[: _MOST_RUNS - 1]:
+def runs_of_task(site: Site, run: ShownRun) -> Iterator[tuple[ShownRun, RunSamples]]:
+    """Yield a run, and the newest other runs of its task that have samples; one is in memory at a time."""
+    for other in [run, *comparable(run, site.runs.all()[0])[: MOST_RUNS - 1]]:
         # A run without samples, or with changed ones, has nothing to show.
         with suppress(DataError):
-            read.append((other, site.runs.samples(other)))
-    return read, max(len(others) + 1 - _MOST_RUNS, 0)
+            yield other, site.runs.samples(other)
 
 
 def directed(run: ShownRun, samples: RunSamples) -> list[str]:
@@ -283,22 +280,25 @@ def directed(run: ShownRun, samples: RunSamples) -> list[str]:
 
 def _spread_of_metrics(run: ShownRun, samples: RunSamples) -> np.ndarray:
     """Return the greatest difference in relative rank between two metrics of each sample."""
-    metrics = directed(run, samples)
-    signs = [1 if run.record.higher_is_better(name) else -1 for name in metrics]
-    return spread(np.array([_ranked(sign * samples.numbers(name)) for sign, name in zip(signs, metrics, strict=True)]))
-
-
-def _spread_of_models(run: ShownRun, samples: RunSamples, others: Sequence[tuple[ShownRun, RunSamples]]) -> np.ndarray:
-    """Return the greatest difference in relative rank between two runs of each sample, the mean over metrics."""
-    aligned = [(shared_rows(samples, other), other) for _, other in others]
-    spreads = np.full((0, len(samples)), np.nan)
+    ranks = np.full((0, len(samples)), np.nan)
     for name in directed(run, samples):
-        columns = np.full((len(aligned) + 1, len(samples)), np.nan)
-        columns[0] = samples.numbers(name)
-        for place, (rows, other) in enumerate(aligned, 1):
-            if name in other.metrics:
-                columns[place, rows[:, 0]] = other.numbers(name)[rows[:, 1]]
-        spreads = np.vstack([spreads, spread(_ranked(columns))])
+        sign = 1 if run.record.higher_is_better(name) else -1
+        ranks = np.vstack([ranks, _ranked(sign * samples.numbers(name))])
+    return spread(ranks)
+
+
+def _spread_of_models(run: ShownRun, samples: RunSamples, runs: Iterable[tuple[ShownRun, RunSamples]]) -> np.ndarray:
+    """Return the greatest difference in relative rank between two runs of each sample, the mean over metrics."""
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in directed(run, samples)}
+    for _, other in runs:
+        rows = shared_rows(samples, other)
+        for name in columns.keys() & other.metrics:
+            values = np.full(len(samples), np.nan)
+            values[rows[:, 0]] = other.numbers(name)[rows[:, 1]]
+            columns[name].append(values)
+    spreads = np.vstack(
+        [np.full((0, len(samples)), np.nan), *(spread(_ranked(np.array(of))) for of in columns.values())]
+    )
     known = np.isfinite(spreads).sum(axis=0)
     return np.divide(np.nansum(spreads, axis=0), known, out=np.full(len(samples), np.nan), where=known > 0)
 

@@ -9,9 +9,19 @@ from typing import Any
 from ...errors import BenchError
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.text import texts_of
-from .finding import Picture, ShownRun
+from .finding import Picture, ShownRun, comparable
 from .matches import can_explain, explain
-from .sample_list import TITLES, ListState, SampleList, label, main_texts, runs_of_task, shown_number, summary
+from .sample_list import (
+    MOST_RUNS,
+    TITLES,
+    ListState,
+    SampleList,
+    label,
+    main_texts,
+    runs_of_task,
+    shown_number,
+    summary,
+)
 from .samples import RunSamples, most_apart
 from .site import NoSuchPageError, Site, address
 from .words import mark_words
@@ -44,38 +54,36 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
         explained_any=any(score["why"] for score in shown["scores"]),
         matches=[_matches(run, samples, metric, row)] if metric else [],
         matches_of=metric,
-        models=_of_models(site, run, sample, row),
+        models=_of_models(site, run, row),
     )
 
 
-def _of_models(site: Site, run: ShownRun, sample: int, row: Mapping[str, Any]) -> dict[str, Any] | None:
+def _of_models(site: Site, run: ShownRun, row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return template values of a sample in every run of its task, this one first; None if no other run has it."""
-    known, left_out = runs_of_task(site, run)
-    of_run = site.runs.samples(run)
-    found_in = [(other, samples, samples.find(str(row["id"]))) for other, samples in known]
-    shown = [(run, of_run, sample), *((*entry, at) for *entry, at in found_in if at is not None)]
-    if len(shown) < 2:
-        return None
-    metrics = list(dict.fromkeys(name for _, samples, _ in shown for name in samples.metrics))
     rows: list[dict[str, Any]] = []
+    heads: dict[str, str] = {}
     captions: dict[str, list[str]] = {}
-    models = Counter(other.model for other, *_ in shown)
-    for other, samples, index in shown:
-        name = other.model if models[other.model] == 1 else other.name
-        texts = main_texts(samples.rows([index])[0])
-        captions.setdefault(" / ".join(texts), []).append(name)
-        scores = [shown_number(samples, metric, index) if metric in samples.metrics else "–" for metric in metrics]
+    models = Counter(other.model for other in [run, *comparable(run, site.runs.all()[0])])
+    for other, samples in runs_of_task(site, run):
+        sample = samples.find(str(row["id"]))
+        if sample is None:
+            continue
+        name = other.name if models[other.model] > 1 else other.model
+        captions.setdefault(" / ".join(main_texts(samples.rows([sample])[0])), []).append(name)
+        heads |= {metric: label(other, metric) for metric in samples.metrics if metric not in heads}
         rows.append({
-            "name": name, "scores": scores, "to": address("runs", other.key, "samples", index),
+            "name": name, "scores": {metric: shown_number(samples, metric, sample) for metric in samples.metrics},
+            "to": address("runs", other.key, "samples", sample),
             "compare": "" if other.key == run.key else site.comparison(run, other),
         })  # fmt: skip
     marked = mark_words(list(captions), texts_of(row.get("references")))
-    return {
-        "metrics": [next(label(other, metric) for other, of, _ in shown if metric in of.metrics) for metric in metrics],
+    shown = {
+        "heads": heads,
         "rows": rows,
         "captions": [(", ".join(names), parts) for names, parts in zip(captions.values(), marked, strict=True)],
-        "left_out": left_out,
+        "most": MOST_RUNS if models.total() > MOST_RUNS else 0,
     }
+    return shown if len(rows) > 1 else None
 
 
 def _matches(run: ShownRun, samples: RunSamples, metric: str, row: Mapping[str, Any]) -> dict[str, Any]:
