@@ -143,7 +143,7 @@ class _Reader:
             return self._samples.equal(name, text, differs=sign == "!=")
         if name in FLAGS and self.kind != "sign" and self.word != "contains":
             if name == "empty" and "candidate" not in self._samples.names:
-                raise FilterError(f"character {at + 1}: the run has no captions, so 'empty' is unknown")
+                raise FilterError(f"the filter names 'empty' at character {at + 1}, but the run recorded no captions")
             return self._samples.failed() if name == "failure" else self._samples.empty()
         known = [*self._numbers, *self._samples.names]
         if name in known:

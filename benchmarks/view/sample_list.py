@@ -183,7 +183,7 @@ class SampleList:
             states["models disagree"] = {"sort": MODELS_DISAGREE, "descending": True}
         if self.run.record.failures:
             states["failed"] = {"sort": "", "query": "failure"}
-        if self.run.record.empty_count:
+        if self.run.record.empty_count and "candidate" in self.samples.names:
             states["counted as empty"] = {"sort": "", "query": "empty"}
         shown = {name: replace(self.state, **{"descending": False, **changes}) for name, changes in states.items()}
         return [(name, self.address(**vars(state)), state == self.state) for name, state in shown.items()]
