@@ -1,4 +1,4 @@
-"""Time ``bench view`` on a run of many samples: start, pages, search, sort; seconds of a core where the system tells.
+"""Time ``bench view`` on a run of many samples: start, pages, filters, sort; seconds of a core where the system tells.
 
 Run by hand::
 
@@ -86,7 +86,7 @@ def _ask(pid: int, address: str, started: float, runs: Path, samples: int) -> bo
     cookie = f"capbench-view-{urllib.parse.urlsplit(own).port}={token}"
 
     def seconds(path: str) -> float:
-        request = urllib.request.Request(own + path, headers={"cookie": cookie})  # noqa: S310 - our own
+        request = urllib.request.Request(own + urllib.parse.quote(path, "/?=&'+-"), headers={"cookie": cookie})  # noqa: S310 - our own
         before, used = time.perf_counter(), _cpu(pid)
         urllib.request.urlopen(request).read()  # noqa: S310
         return max(_cpu(pid) - used, 0) if _CPU else time.perf_counter() - before
@@ -96,9 +96,12 @@ def _ask(pid: int, address: str, started: float, runs: Path, samples: int) -> bo
     print(f"{samples:,} samples, {sum(file.stat().st_size for file in runs.rglob('*.parquet')) / 1e6:.0f} MB")
     kept = [_told("start", started, 1.0, "{:.2f} s")]
     for what, path, most in (
-        ("first page", base, 1.0),
-        ("a search", f"{base}?q=dog+running", 0.5),
-        ("another search", f"{base}?q=zebra", 0.5),
+        ("first page", base, 0.5),
+        ("a filter", f"{base}?q=cider+<+0.1+and+length+>+12", 0.3),
+        ("a search of texts", f"{base}?q='dog+running'", 0.3),
+        ("another filter", f"{base}?q=failure+or+candidate+contains+zebra", 0.3),
+        ("metrics disagree", f"{base}?sort=-metrics_disagree", 0.5),
+        ("a grid", f"{base}?view=grid&sort=-cider", 0.5),
         ("sorted by CIDEr", f"{base}?sort=cider", 1.0),
         ("page 2 of it", f"{base}?sort=cider&page=2", 1.0),
         ("one sample of it", f"{base}/{samples // 2}?sort=cider", 1.0),

@@ -65,9 +65,9 @@ class Viewed:
     second: ShownRun
     rated: ShownRun
 
-    def site(self, policy: str = "") -> Site:
+    def site(self) -> Site:
         """Return the pages of the runs."""
-        return Site(Runs([self.folder / "runs"]), Pictures(DataLocations(), [self.folder / "tasks"]), policy)
+        return Site(Runs([self.folder / "runs"]), Pictures(DataLocations(), [self.folder / "tasks"]))
 
 
 def caption(row: int) -> str:

@@ -35,7 +35,7 @@ def pictures(
     jpegs: dict[str, tuple[str, bytes]] = {}
     for number in _extremes(scores):
         identity, handle = sample(number)
-        if isinstance(handle, ImageHandle) and (content := _thumbnail(handle)) is not None:
+        if isinstance(handle, ImageHandle) and (content := thumbnail(handle)) is not None:
             jpegs[identity] = f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jpg", content
     return jpegs
 
@@ -56,7 +56,8 @@ def _extremes(scores: Sequence[np.ndarray]) -> list[int]:
     return list(chosen)[:MOST]
 
 
-def _thumbnail(handle: ImageHandle) -> bytes | None:
+def thumbnail(handle: ImageHandle) -> bytes | None:
+    """Return an image as JPEG, at most 256 pixels wide and high, without metadata; None if it cannot be read."""
     from PIL import Image
 
     try:

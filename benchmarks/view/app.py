@@ -14,8 +14,9 @@ from starlette.routing import Route
 from ...errors import BenchError
 from ..tables.pages.serving import Assets
 from .compare_pages import compare_page
-from .sample_pages import picture, sample_page, samples_page, scatter_page
-from .site import NoSuchPageError, Site, index_page, run_page, suite_page, suites_page
+from .sample_list import samples_page
+from .sample_pages import picture, sample_page, scatter_page
+from .site import NoSuchPageError, Site, about_page, index_page, run_page, suite_page, suites_page
 
 ASSETS = Assets(Path(__file__).parent, "view")
 """Style sheets and scripts, shared by all pages."""
@@ -70,6 +71,8 @@ def _page(site: Site, path: str, query: Mapping[str, str]) -> str:
             return index_page(site, query)
         case ["runs", key]:
             return run_page(site, key)
+        case ["runs", key, "about"]:
+            return about_page(site, key)
         case ["runs", key, "samples"]:
             return samples_page(site, key, query)
         case ["runs", key, "samples", sample]:

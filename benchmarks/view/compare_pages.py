@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,9 +15,10 @@ from ..comparing.comparison import CompareSettings, Comparison, Pair, compare_ru
 from ..statistics import Intervals
 from ..tables.pages.rendering import ends, number
 from .finding import ShownRun, comparable
-from .sample_pages import label, shown_number, summary
-from .samples import RunSamples, relative_ranks
+from .sample_list import label, shown_number, summary
+from .samples import RunSamples, relative_ranks, shared_rows
 from .site import NoSuchPageError, Site, address
+from .words import word_differences
 
 PAGE = 12
 """Pairs per page."""
@@ -70,13 +70,14 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
         sentence=_sentence(comparison) if comparison else "",
-        values=values,
         orders=[
-            ("either", "largest absolute difference"),
-            ("first", f"{sides[0].name} {ahead}"),
-            ("second", f"{sides[1].name} {ahead}"),
+            (name, address("compare", **values(by=choice)), choice == by)
+            for choice, name in zip(
+                get_args(By),
+                ("largest absolute difference", f"{sides[0].name} {ahead}", f"{sides[1].name} {ahead}"),
+                strict=True,
+            )
         ],
-        by=by,
         count=_count_text(len(gaps), of_ranks=_of_ranks(*sides)),
         pairs=_pairs(site, sides, rows, gaps, range(page.first, page.last)),
         **page.links(lambda at: address("compare", **values(page=at if at > 1 else ""))),
@@ -242,7 +243,7 @@ def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarr
     Returns:
         ``[n, 2]`` indices of the samples in the first and the second run, and ``[n]`` advantage of the first side.
     """
-    rows = _shared_rows(first.samples, second.samples)
+    rows = shared_rows(first.samples, second.samples)
     values = np.column_stack(
         [side.samples.numbers(side.metric)[rows[:, at]] for at, side in enumerate((first, second))]
     )
@@ -254,28 +255,3 @@ def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarr
     keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
     order = np.argsort(keys[by], kind="stable")
     return rows[order], difference[order]
-
-
-def _shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
-    """Return ``[n, 2]`` indices of the common samples, in the order of the first run."""
-    ids, others = (samples.column("id").to_pylist() for samples in (first, second))
-    place = {identity: row for row, identity in enumerate(others)}
-    shared = [(row, place[identity]) for row, identity in enumerate(ids) if identity in place]
-    return np.asarray(shared, np.int64).reshape(-1, 2)
-
-
-Words = list[tuple[str, bool]]
-"""Parts of a text, each with whether the other text contains it."""
-
-
-def word_differences(first: str, second: str) -> tuple[Words, Words]:
-    """Split two texts into common and differing parts, by words."""
-    words = first.split(), second.split()
-    parts: tuple[Words, Words] = [], []
-    folded = [[word.lower().strip(".,;:!?\"'") for word in side] for side in words]
-    matcher = SequenceMatcher(None, *folded, autojunk=False)
-    for kind, *at in matcher.get_opcodes():
-        for side, start, end in ((0, *at[:2]), (1, *at[2:])):
-            if end > start:
-                parts[side].append((" ".join(words[side][start:end]), kind == "equal"))
-    return parts

@@ -1,104 +1,101 @@
-"""Writes the pages as files, following links from the first page."""
+"""Writes a run as one HTML file that loads nothing: its results, its samples as JSON, and thumbnails on request."""
 
 from __future__ import annotations
 
-import hashlib
-import posixpath
-import re
-import shutil
-from collections import deque
-from html import escape, unescape
+import math
+from base64 import b64encode
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any
 
-from ...atomic_files import draft_beside
+import numpy as np
+from markupsafe import Markup
+
+from ...adapters import ImageHandle
+from ...atomic_files import write_whole
 from ...errors import UsageError, writing
 from ...progress import Reporter
-from .app import ASSETS, shown_page
-from .sample_pages import picture
-from .site import Site
+from ..records.pictures import thumbnail
+from ..tables.pages.rendering import asset, inline_policy
+from ..tables.text import readable, texts_of
+from .finding import NOTHING, ShownRun
+from .sample_list import TITLES, label
+from .samples import RunSamples
+from .site import Site, about_sections, run_values
 
-EXPORT_POLICY = (
-    "default-src 'none'; style-src 'self' file:; script-src 'self' file:; img-src 'self' file: data:; "
-    "form-action 'none'; base-uri 'none'"
-)
-"""Browsers disagree on 'self' for local files, so ``file:`` allows files on disk."""
-# Text of pages is escaped, so quotation marks only occur in markup.
-_ADDRESS = re.compile(r'(href|src)="(/[^"]*)"')
+_MOST_SAMPLES = 100_000
+_AT_ONCE = 1_000
+"""Samples that are read at a time."""
 
 
-def export(site: Site, folder: Path, progress: Reporter) -> tuple[int, int]:
-    """Write the pages, and return the numbers of files and of their bytes.
+def export(site: Site, run: ShownRun, file: Path, *, thumbnails: bool, progress: Reporter) -> int:
+    """Write the file, and return its number of bytes.
 
     Args:
-        site: Renders the pages, with a policy.
-        folder: The output folder; it must not exist.
-        progress: Called with (pages written, pages found).
+        site: Renders the page.
+        run: The run.
+        file: The file; it must not exist.
+        thumbnails: Whether the file has a small copy of each image that is on this machine.
+        progress: Called with (samples read, samples).
 
     Raises:
-        UsageError: The folder exists or cannot be written.
+        UsageError: The file exists or cannot be written, or the run has too many samples.
     """
-    if folder.exists():
-        raise UsageError(f"--export {folder}: already exists", "Choose a new folder, or remove this one.")
-    draft = draft_beside(folder)
-    try:
-        with writing(f"--export {folder}"):
-            draft.mkdir(parents=True)
-            written = _write(site, draft, progress)
-            draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return written
+    samples = site.runs.samples(run)
+    if file.exists():
+        raise UsageError(f"--export {file}: already exists", "Choose a new file, or remove this one.")
+    if len(samples) > _MOST_SAMPLES:
+        raise UsageError(
+            f"--export {file}: the run has {len(samples):,} samples, and one file holds at most {_MOST_SAMPLES:,}",
+            "Serve its pages with 'bench view'.",
+        )
+    here = Path(__file__).parent
+    style = "\n".join([asset("style.css"), asset("app.css"), (here / "view.css").read_text(encoding="utf-8").strip()])
+    scripts = [asset("theme.js"), asset("columns.js"), (here / "export.js").read_text(encoding="utf-8").strip()]
+    page = site.render(
+        "export.html",
+        **run_values(run),
+        # Only files of capbench, no text of users.
+        policy=Markup(inline_policy(style, scripts)),  # noqa: S704
+        style=Markup(style),  # noqa: S704
+        scripts=list(map(Markup, scripts)),
+        names=[(label(run, name), 0 if samples.counts(name) else 4) for name in samples.sortable],
+        sections=about_sections(run),
+        samples=_samples(site, run, samples, progress, thumbnails=thumbnails),
+    ).encode("utf-8", "replace")
+    with writing(f"--export {file}"):
+        write_whole(file, page)
+    return len(page)
 
 
-def _write(site: Site, folder: Path, progress: Reporter) -> tuple[int, int]:
-    names, sizes = {"/": "index.html"}, dict[str, int]()
-    waiting = deque(["/"])
-
-    def put(name: str, content: bytes) -> None:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        sizes[name] = len(content)
-
-    def name_of(address: str) -> str:
-        """Return the file of a URL; it is written, or will be if it is a page."""
-        if address not in names:
-            names[address], content = _file(site, address)
-            if content is None:
-                waiting.append(address)
-            elif names[address] not in sizes:
-                put(names[address], content)
-        return names[address]
-
-    while waiting:
-        address = waiting.popleft()
-        own = names[address]
-        parts = urlsplit(address)
-        _, page = shown_page(site, parts.path, dict(parse_qsl(parts.query)))
-
-        def relative(match: re.Match[str], own: str = own) -> str:
-            path, sharp, part = unescape(match[2]).partition("#")
-            to = posixpath.relpath(name_of(path), posixpath.dirname(own) or ".")
-            return f'{match[1]}="{escape(to + sharp + part)}"'
-
-        put(own, _ADDRESS.sub(relative, page.decode()).encode())
-        progress(len(sizes), len(sizes) + len(waiting))
-    return len(sizes), sum(sizes.values())
+def _samples(
+    site: Site, run: ShownRun, samples: RunSamples, progress: Reporter, *, thumbnails: bool
+) -> list[dict[str, Any]]:
+    """Return the samples as JSON values: id, texts by title, a score a column (null without), failure and picture."""
+    columns = [samples.numbers(name) for name in samples.sortable]
+    listed: list[dict[str, Any]] = []
+    for start in range(0, len(samples), _AT_ONCE):
+        wanted = range(start, min(start + _AT_ONCE, len(samples)))
+        for sample, row in zip(wanted, samples.rows(wanted), strict=True):
+            texts = [(title, texts_of(row.get(name))) for name, title in TITLES.items()]
+            listed.append(
+                {
+                    "id": readable(row["id"]),
+                    "texts": [[title, list(map(readable, values))] for title, values in texts if values],
+                    "scores": [_json(values[sample]) for values in columns],
+                    "failure": readable(row.get("failure") or ""),
+                    "picture": _thumbnail(site, run, row) if thumbnails else "",
+                }
+            )
+            progress(len(listed), len(samples))
+    return listed
 
 
-def _file(site: Site, address: str) -> tuple[str, bytes | None]:
-    """Return the file name for a URL, and the content if it is not a page; equal images share a file."""
-    parts = urlsplit(address)
-    path = [unquote(part) for part in parts.path.strip("/").split("/")]
-    if path[0] == "assets":
-        return f"assets/{path[1]}", (ASSETS.text(path[1]) or "").encode()
-    if "pictures" in path:
-        image = picture(site, path[1], path[3])
-        digest = hashlib.sha256(image.content).hexdigest()[:32]
-        return f"pictures/{digest}.{image.ending.removesuffix('+xml')}", image.content
-    name = "/".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".") for part in path)
-    if parts.query:
-        query = re.sub(r"[^A-Za-z0-9]+", "-", parts.query)[:60].strip("-")
-        name += f"--{query}-{hashlib.sha256(parts.query.encode()).hexdigest()[:8]}"
-    return f"{name}.html", None
+def _json(value: np.floating[Any]) -> float | None:
+    return round(float(value), 6) if math.isfinite(value) else None
+
+
+def _thumbnail(site: Site, run: ShownRun, row: dict[str, Any]) -> str:
+    """Return a small JPEG of a sample's image as a ``data:`` URL; empty if there is no image here."""
+    picture = site.pictures.read(run, str(row["id"]), row.get("image"))
+    content = None if picture is NOTHING else thumbnail(ImageHandle(picture.content))
+    return f"data:image/jpeg;base64,{b64encode(content).decode()}" if content else ""

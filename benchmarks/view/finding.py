@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
-from ...errors import BenchError
+from ...errors import BenchError, DataError, UsageError
 from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
@@ -70,6 +70,27 @@ class Runs:
         self._by_key = runs
         by_task = sorted(runs.values(), key=lambda run: run.record.date, reverse=True)
         return sorted(by_task, key=lambda run: (run.record.alias, run.record.task)), faults
+
+    def single(self, option: str) -> ShownRun:
+        """Return the run, where there is one.
+
+        Args:
+            option: What needs it, for the message.
+
+        Raises:
+            UsageError: There are several; none of them is read.
+            DataError: It cannot be read.
+        """
+        files, _ = find_records(self.places)
+        if len(files) != 1:
+            raise UsageError(
+                f"{option} takes one run, and {', '.join(map(str, self.places))} has {len(files):,}",
+                "Name the folder of one of them; 'bench leaderboard build' makes pages of all.",
+            )
+        runs, faults = self.all()
+        if faults:
+            raise DataError(": ".join(filter(None, faults[0])))
+        return runs[0]
 
     def get(self, key: str) -> ShownRun | None:
         """Return a run by its name in URLs; None if there is none."""

@@ -1,110 +1,33 @@
-"""The pages of a run's samples: the list, a single sample, and a scatter plot."""
+"""The pages of a sample, and the scatter plot of samples."""
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...errors import BenchError
 from ..tables.pages.charts import Scatter, scatter
-from ..tables.pages.rendering import number
 from ..tables.text import texts_of
-from .finding import Picture, ShownRun
+from .finding import Picture, ShownRun, comparable
 from .matches import can_explain, explain
+from .sample_list import (
+    MOST_RUNS,
+    TITLES,
+    ListState,
+    SampleList,
+    label,
+    main_texts,
+    runs_of_task,
+    shown_number,
+    summary,
+)
 from .samples import RunSamples, most_apart
-from .site import STATIC_PAGES, ListState, NoSuchPageError, Site, address
+from .site import NoSuchPageError, Site, address
+from .words import mark_words
 
-PAGE = 24
-"""Samples per page."""
 _FAR = 5
 """Number of samples of each kind of disagreement below a scatter plot."""
-_MAIN = ("candidate", "caption", "candidates")
-_TITLES = {
-    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
-    "negatives": "Negatives", "unchanged": "Caption before the change",
-}  # fmt: skip
-_STATIC_SAMPLES = 1_000
-"""Maximum number of samples with links to their neighbours in an export, so that all are exported."""
-
-
-def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
-    """Return one page of the list of samples."""
-    run = site.run(key)
-    samples = site.runs.samples(run)
-    state = ListState.read(query, sortable(samples))
-    order = _order(samples, state)
-    page = site.page_of(query, len(order), PAGE)
-    wanted = order[page.first : page.last].tolist()
-    listed = [
-        summary(site, run, samples, sample, row)
-        | {"to": address("runs", key, "samples", sample, **({} if site.static else state.values()))}
-        for sample, row in zip(wanted, samples.rows(wanted), strict=True)
-    ]
-
-    return site.render(
-        "samples.html",
-        run=run,
-        state=state,
-        sorts=[(name, label(run, name)) for name in sortable(samples)],
-        listed=listed,
-        count=_count_text(run, state, len(order), len(samples), page.pages * PAGE),
-        **page.links(lambda at: address("runs", key, "samples", **state.values(page=at))),
-    )
-
-
-def sortable(samples: RunSamples) -> list[str]:
-    """Return the numeric columns of samples: metrics and ratings."""
-    return [*samples.rated, *samples.metrics]
-
-
-def _order(samples: RunSamples, state: ListState) -> np.ndarray:
-    return samples.order(state.sort, descending=state.descending, query=state.query, failed=state.failed)
-
-
-def label(run: ShownRun, name: str) -> str:
-    """Return the label of a metric or a column of ratings."""
-    kind, _, aspect = name.partition(".")
-    if kind == "ratings":
-        return f"human rating, {aspect}" if aspect else "human rating"
-    return run.record.metric_label(name)
-
-
-def _count_text(run: ShownRun, state: ListState, matching: int, total: int, shown: int) -> str:
-    parts = [f"{matching:,} of {total:,} samples" if matching < total else f"{total:,} samples"]
-    if state.query:
-        parts.append(f"with “{state.query}”")
-    if state.failed:
-        parts.append("with failures")
-    if state.sort:
-        parts.append(f"by {label(run, state.sort)}, {'highest' if state.descending else 'lowest'} first")
-    count = " ".join(parts)
-    return f"{count} (first {shown:,} exported)" if matching > shown else count
-
-
-def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return template values of a sample in a list."""
-    identity = str(row["id"])
-    has_picture = site.pictures.may_have(run, identity)
-    texts = next((texts_of(row[name]) for name in _MAIN if row.get(name)), [])
-    return {
-        "id": identity,
-        "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
-        "texts": texts,
-        "failure": row.get("failure"),
-        "scores": [
-            {"name": name, "label": label(run, name), "value": shown_number(samples, name, sample)}
-            for name in sortable(samples)
-        ],
-    }
-
-
-def shown_number(samples: RunSamples, name: str, sample: int) -> str:
-    """Return a formatted value of a sample; counts have no decimals."""
-    value = float(samples.numbers(name)[sample])
-    return number(value if math.isfinite(value) else None, 0 if samples.counts(name) else 4)
 
 
 def _sample(samples: RunSamples, text: str) -> int:
@@ -115,27 +38,52 @@ def _sample(samples: RunSamples, text: str) -> int:
 
 def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> str:
     """Return the page of a sample, with links to its neighbours in the list."""
-    run = site.run(key)
-    samples = site.runs.samples(run)
+    listed = SampleList.read(site, key, query)
+    run, samples, state = listed.run, listed.samples, listed.state
     sample = _sample(samples, text)
-    state = ListState.read(query, sortable(samples))
     row = samples.rows([sample])[0]
     metric = query.get("matches", "")
     if metric and (metric not in samples.metrics or not can_explain(run.record, metric)):
         raise NoSuchPageError(f"metric '{metric}' has no matches to show", "Only CAPTURE and METEOR have matches.")
     shown = _whole(site, run, samples, sample, row, state)
-    explainable = [score["name"] for score in shown["scores"] if score["why"]]
-    # An exported page has all matches, as a page a metric would double the number of files.
-    explained = explainable if site.static else [metric] if metric else []
     return site.render(
         "sample.html",
         run=run,
         shown=shown,
-        **_place_in_list(site, run, samples, state, sample),
-        explained_any=bool(explainable),
-        matches=[_matches(run, samples, name, row) for name in explained],
+        **listed.place_of(sample),
+        explained_any=any(score["why"] for score in shown["scores"]),
+        matches=[_matches(run, samples, metric, row)] if metric else [],
         matches_of=metric,
+        models=_of_models(site, run, row),
     )
+
+
+def _of_models(site: Site, run: ShownRun, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return template values of a sample in every run of its task, this one first; None if no other run has it."""
+    rows: list[dict[str, Any]] = []
+    heads: dict[str, str] = {}
+    captions: dict[str, list[str]] = {}
+    models = Counter(other.model for other in [run, *comparable(run, site.runs.all()[0])])
+    for other, samples in runs_of_task(site, run):
+        sample = samples.find(str(row["id"]))
+        if sample is None:
+            continue
+        name = other.name if models[other.model] > 1 else other.model
+        captions.setdefault(" / ".join(main_texts(samples.rows([sample])[0])), []).append(name)
+        heads |= {metric: label(other, metric) for metric in samples.metrics if metric not in heads}
+        rows.append({
+            "name": name, "scores": {metric: shown_number(samples, metric, sample) for metric in samples.metrics},
+            "to": address("runs", other.key, "samples", sample),
+            "compare": "" if other.key == run.key else site.comparison(run, other),
+        })  # fmt: skip
+    marked = mark_words(list(captions), texts_of(row.get("references")))
+    shown = {
+        "heads": heads,
+        "rows": rows,
+        "captions": [(", ".join(names), parts) for names, parts in zip(captions.values(), marked, strict=True)],
+        "most": MOST_RUNS if models.total() > MOST_RUNS else 0,
+    }
+    return shown if len(rows) > 1 else None
 
 
 def _matches(run: ShownRun, samples: RunSamples, metric: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,28 +99,12 @@ def _anchor(samples: RunSamples, metric: str) -> str:
     return f"matches-{samples.metrics.index(metric)}"
 
 
-def _place_in_list(site: Site, run: ShownRun, samples: RunSamples, state: ListState, sample: int) -> dict[str, str]:
-    """Return URLs of the list and of the previous and next sample, and the position in the list."""
-    order = _order(samples, state)
-    at = int(places[0]) if (places := np.flatnonzero(order == sample)).size else None
-    page = at // PAGE + 1 if at is not None else 1
-    back = address("runs", run.key, "samples", **state.values(page=min(page, STATIC_PAGES) if site.static else page))
-    if at is None or (site.static and len(samples) > _STATIC_SAMPLES):
-        return {"back": back, "previous": "", "next": "", "here": f"sample {sample + 1:,} of {len(samples):,}"}
-    before, after = (
-        address("runs", run.key, "samples", order[number], **state.values()) if 0 <= number < len(order) else ""
-        for number in (at - 1, at + 1)
-    )
-    here = f"{at + 1:,} of {_count_text(run, state, len(order), len(samples), len(order))}"
-    return {"back": back, "previous": before, "next": after, "here": here}
-
-
 def _whole(
     site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any], state: ListState
 ) -> dict[str, Any]:
     """Return template values for everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
-    named_texts = [(title, texts_of(row[name])) for name, title in _TITLES.items() if row.get(name)]
+    named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name)]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     for score in shown["scores"]:
         name = score["name"]
@@ -180,10 +112,10 @@ def _whole(
         score["rank"] = _rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and can_explain(run.record, name)
-        page = "" if site.static else address("runs", run.key, "samples", sample, **state.values(), matches=name)
+        page = address("runs", run.key, "samples", sample, **state.values(), matches=name)
         score["why"] = f"{page}#{_anchor(samples, name)}" if why else ""
         score["directed"] = run.record.has_direction(name)
-    known = {"id", "image", "failure", *_TITLES, *samples.metrics}
+    known = {"id", "image", "failure", *TITLES, *samples.metrics}
     facts = [
         (name, _fact(row[name]))
         for name in samples.columns
@@ -218,7 +150,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     """Return the scatter plot of one column of values against another."""
     run = site.run(key)
     samples = site.runs.samples(run)
-    known = sortable(samples)
+    known = samples.sortable
     if not known:
         raise NoSuchPageError("the samples of this run have no scores")
     x, y = query.get("x", known[0]), query.get("y", known[1 % len(known)])
@@ -262,7 +194,7 @@ def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int])
         {
             "id": str(row["id"]),
             "to": address("runs", run.key, "samples", sample),
-            "text": next((texts_of(row[name])[0] for name in _MAIN if row.get(name)), ""),
+            "text": next(iter(main_texts(row)), ""),
             "x": shown_number(samples, x, sample),
             "y": shown_number(samples, y, sample),
         }

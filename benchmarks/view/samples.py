@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow.compute
 from ...arrow import counts_in_lists, numbers, numbers_in_lists, truths
 from ..records.record import Record
 from ..records.samples import COLUMNS, open_samples, row_groups
+from .filters import FilterError, select
 
 _ORDERS_KEPT = 8
 
@@ -35,7 +36,7 @@ class RunSamples:
     def __init__(self, folder: Path, record: Record) -> None:
         self._file = open_samples(folder, record)
         self._lock = threading.Lock()
-        self.order = lru_cache(_ORDERS_KEPT)(self._order)
+        self.order = lru_cache(_ORDERS_KEPT)(self.sorted_rows)
         schema = self._file.schema_arrow
         self.columns: list[str] = schema.names
         self.metrics = [
@@ -44,7 +45,7 @@ class RunSamples:
             if pyarrow.types.is_floating(field.type) and field.name.partition(".")[0] not in COLUMNS
         ]
         self.ratings = [name for name in self.columns if name.partition(".")[0] == "ratings"]
-        self._texts = [
+        self.names = [
             field.name for field in schema
             if pyarrow.types.is_string(field.type)
             or (pyarrow.types.is_list(field.type) and pyarrow.types.is_string(field.type.value_type))
@@ -60,6 +61,11 @@ class RunSamples:
     def rated(self) -> list[str]:
         """The columns with ratings: ``ratings``, or one per aspect."""
         return [name for name in self.ratings if np.isfinite(self.numbers(name)).any()]
+
+    @cached_property
+    def sortable(self) -> list[str]:
+        """The columns of numbers: ratings and metrics."""
+        return [*self.rated, *self.metrics]
 
     def _read_numbers(self, name: str) -> np.ndarray:
         """Return ``[n]`` scores of a metric, or mean ratings; NaN if missing."""
@@ -86,22 +92,26 @@ class RunSamples:
         before, equal = (values > values[sample]).sum(), (values == values[sample]).sum()
         return int(before) + 1, int(equal), int(np.isfinite(values).sum())
 
-    def _order(self, sort: str = "", descending: bool = False, query: str = "", failed: bool = False) -> np.ndarray:
+    def sorted_rows(
+        self, sort: str = "", descending: bool = False, query: str = "", extra: Mapping[str, np.ndarray] | None = None
+    ) -> np.ndarray:
         """Return the sorted indices of samples.
 
         Args:
-            sort: A metric or a column of ratings; missing values come last. Empty for the order of the file.
+            sort: A metric, a column of ratings or of ``extra``; missing values come last. Empty for the order of the
+                file.
             descending: Whether to sort in descending order.
-            query: Select samples with a text that contains this, ignoring case; empty for all.
-            failed: Select samples with failures.
+            query: A filter (:func:`~.filters.select`); empty for all samples.
+            extra: Further columns of numbers, ``[n]`` each.
+
+        Raises:
+            FilterError: The filter cannot be read.
         """
-        chosen = np.ones(len(self), bool)
-        if failed:
-            chosen &= self._with_failure()
-        if query:
-            chosen &= self._containing(query)
-        rows = np.flatnonzero(chosen)
-        values = self.numbers(sort)[rows] if sort else np.zeros(len(rows))
+        extra = extra or {}
+        rows = np.flatnonzero(select(query, self, extra)) if query.strip() else np.arange(len(self))
+        if not sort:
+            return rows
+        values = (extra[sort] if sort in extra else self.numbers(sort))[rows]
         return rows[np.argsort(-values if descending else values, kind="stable")]
 
     def rows(self, wanted: Sequence[int]) -> list[dict[str, Any]]:
@@ -116,6 +126,11 @@ class RunSamples:
                 rows.update((row, part.slice(row - start, 1).to_pylist()[0]) for row in inside.tolist())
         return [rows[number] for number in wanted_rows.tolist()]
 
+    def find(self, identity: str) -> int | None:
+        """Return the index of the sample with an id; None if there is none."""
+        index = pyarrow.compute.index(self.column("id"), identity).as_py()  # type: ignore[attr-defined]
+        return index if index >= 0 else None
+
     def _read_part(self, group: int) -> Any:
         """Return a row group."""
         with self._lock:
@@ -126,20 +141,43 @@ class RunSamples:
         with self._lock:
             return self._file.read([name], use_threads=False)[name]
 
-    def _with_failure(self) -> np.ndarray:
+    def failed(self) -> np.ndarray:
+        """Return ``[n]`` whether each sample has a failure."""
         if "failure" not in self.columns:
             return np.zeros(len(self), bool)
-        return np.concatenate([np.zeros(0, bool), *map(truths, self.column("failure").is_valid().chunks)])
+        return _all_truths(self.column("failure").is_valid())
 
-    def _containing(self, query: str) -> np.ndarray:
+    def empty(self) -> np.ndarray:
+        """Return ``[n]`` whether the caption of each sample was counted as empty."""
+        blank = pyarrow.compute.utf8_trim_whitespace(self.column("candidate"))  # type: ignore[attr-defined]
+        return self._equal(blank, "") & ~self.failed()
+
+    def equal(self, name: str, text: str, *, differs: bool) -> np.ndarray:
+        """Return ``[n]`` whether each sample has a text in a column, or another one."""
+        column = self.column(name)
+        if pyarrow.types.is_list(column.type):
+            raise FilterError(f"column '{name}' holds lists of texts: compare it by 'contains'")
+        equal = self._equal(column, text)
+        return ~equal & _all_truths(column.is_valid()) if differs else equal
+
+    def _equal(self, column: Any, text: str) -> np.ndarray:
+        return _all_truths(pyarrow.compute.equal(column, text))  # type: ignore[attr-defined]
+
+    def containing(self, query: str, name: str = "") -> np.ndarray:
+        """Return ``[n]`` whether a text of each sample, or its text in one column, contains another, ignoring case."""
         chosen = np.zeros(len(self), bool)
         for start, _, group in row_groups(self._file):
             with self._lock:
-                texts = self._file.read_row_group(group, self._texts, use_threads=False).combine_chunks()
-            for column in texts.columns:
+                texts = self._file.read_row_group(group, [name] if name else self.names, use_threads=False)
+            for column in texts.combine_chunks().columns:
                 for chunk in column.chunks:
                     chosen[start + _rows_containing(chunk, query)] = True
         return chosen
+
+
+def _all_truths(column: Any) -> np.ndarray:
+    """Return ``[n]`` which values of a chunked column of truths are true; a missing one is not."""
+    return np.concatenate([np.zeros(0, bool), *map(truths, column.chunks)])
 
 
 def _rows_containing(values: Any, query: str) -> np.ndarray:
@@ -164,9 +202,11 @@ def _means(column: Any) -> np.ndarray:
 
 def relative_ranks(values: np.ndarray) -> np.ndarray:
     """Return relative ranks, 0 for the lowest and 1 for the highest value; ties get the same rank."""
-    from scipy.stats import rankdata
-
-    return (rankdata(values) - 1) / (len(values) - 1) if len(values) > 1 else np.full(len(values), 0.5)
+    if len(values) < 2:
+        return np.full(len(values), 0.5)
+    # Not scipy's, which takes longer to import than a page to be made.
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts + 1) / 2)[place] / (len(values) - 1)
 
 
 def most_apart(x: np.ndarray, y: np.ndarray, most: int) -> list[int]:
@@ -175,3 +215,21 @@ def most_apart(x: np.ndarray, y: np.ndarray, most: int) -> list[int]:
     apart = relative_ranks(x[rows]) - relative_ranks(y[rows])
     order = np.argsort(-apart, kind="stable")[:most]
     return rows[order[apart[order] > 0]].tolist()
+
+
+def spread(columns: np.ndarray) -> np.ndarray:
+    """Return the greatest difference of ``[k, n]`` values of each sample, ``[n]``; NaN with fewer than two."""
+    there = np.isfinite(columns)
+    high = np.where(there, columns, -np.inf).max(axis=0, initial=-np.inf)
+    low = np.where(there, columns, np.inf).min(axis=0, initial=np.inf)
+    return np.where(there.sum(axis=0) > 1, high - low, np.nan)
+
+
+def shared_rows(first: RunSamples, second: RunSamples) -> np.ndarray:
+    """Return ``[n, 2]`` indices of the common samples, in the order of the first run."""
+    ids, others = (samples.column("id") for samples in (first, second))
+    if ids.equals(others):
+        return np.column_stack([np.arange(len(first))] * 2)
+    place = {identity: row for row, identity in enumerate(others.to_pylist())}
+    shared = [(row, place[identity]) for row, identity in enumerate(ids.to_pylist()) if identity in place]
+    return np.asarray(shared, np.int64).reshape(-1, 2)

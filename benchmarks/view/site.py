@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ...errors import BenchError, did_you_mean
+from ...errors import BenchError
 from ..comparing.finished_runs import own_decoding
 from ..leaderboard.board import SuiteTable
 from ..leaderboard.collect import marks_of
@@ -17,13 +17,11 @@ from ..leaderboard.suites_of_board import suite_tables
 from ..records.record import Record
 from ..suites.read import list_suites
 from ..tables.pages.rendering import templates
-from ..tables.pages.run_rows import failure_rows, result_row
+from ..tables.pages.run_rows import Facts, about_run, facts, failure_rows, result_row
 from .finding import Pictures, Runs, ShownRun, comparable
 
 MOST_VALUES = 4
 """Maximum number of values per run in the list of runs."""
-STATIC_PAGES = 10
-"""Maximum number of exported pages per list."""
 
 
 @dataclass
@@ -33,22 +31,15 @@ class Site:
     Attributes:
         runs: The runs to show.
         pictures: Finds images.
-        policy: Content security policy of exported pages; empty if a server sends it.
     """
 
     runs: Runs
     pictures: Pictures
-    policy: str = ""
-
-    @property
-    def static(self) -> bool:
-        """Whether the pages are exported files, without search and forms."""
-        return bool(self.policy)
 
     @cached_property
     def _templates(self) -> Any:
         environment = templates(Path(__file__).parent / "templates")
-        environment.globals |= {"own": "view", "address": address, "static": self.static, "policy": self.policy}
+        environment.globals |= {"own": "view", "address": address, "policy": ""}
         return environment
 
     def render(self, template: str, **values: Any) -> str:
@@ -56,7 +47,7 @@ class Site:
         return self._templates.get_template(template).render(**values)
 
     def page_of(self, query: Mapping[str, str], total: int, size: int) -> Page:
-        """Return a page of a list; exported lists have few pages.
+        """Return a page of a list.
 
         Args:
             query: Query parameters of the URL; ``page`` is the page number, from 1.
@@ -68,15 +59,13 @@ class Site:
         """
         text = query.get("page", "1")
         pages = max(1, -(-total // size))
-        pages = min(pages, STATIC_PAGES) if self.static else pages
         if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= pages):
             raise NoSuchPageError(f"page '{text}' does not exist: the list has {pages:,}")
         return Page(int(text), (int(text) - 1) * size, min(int(text) * size, total), pages)
 
     def comparison(self, run: ShownRun, other: ShownRun) -> str:
-        """Return the URL of the comparison of two runs; exported pages have one for both orders."""
-        first, second = sorted((run.key, other.key)) if self.static else (run.key, other.key)
-        return address("compare", a=first, b=second)
+        """Return the URL of the comparison of two runs."""
+        return address("compare", a=run.key, b=other.key)
 
     def run(self, key: str) -> ShownRun:
         """Return a run by its name in URLs.
@@ -141,30 +130,63 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
 def run_page(site: Site, key: str) -> str:
     """Return the page of a run: results, failures, and runs that it can be compared with."""
     run = site.run(key)
-    record = run.record
-    results = [_result(run, key) for key in record.results]
-    protocol = record.protocol
+    protocol = run.record.protocol
     return site.render(
         "run.html",
-        run=run,
-        folder=str(run.folder),
-        notes=marks_of(run.record, {}),
-        results=results,
-        scaled=record.scale != 1,
-        published=any(row["printed"] for row in results),
-        remarks=any(row["remark"] for row in results),
-        failures=failure_rows(record),
+        **run_values(run, linked=True),
         others=[(other.name, site.comparison(run, other)) for other in comparable(run, site.runs.all()[0])],
-        alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
+        alone=protocol.comparable and protocol.subject == "metric" and len(run.record.metrics) > 1,
     )
 
 
-def _result(run: ShownRun, key: str) -> dict[str, Any]:
+def run_values(run: ShownRun, *, linked: bool = False) -> dict[str, Any]:
+    """Return template values for the results and failures of a run.
+
+    Args:
+        run: The run.
+        linked: Whether metrics link to their samples.
+    """
+    record = run.record
+    results = [_result(run, key, linked=linked) for key in record.results]
+    return {
+        "run": run,
+        "notes": marks_of(record, {}),
+        "results": results,
+        "scaled": record.scale != 1,
+        "published": any(row["printed"] for row in results),
+        "remarks": any(row["remark"] for row in results),
+        "failures": failure_rows(record),
+    }
+
+
+def _result(run: ShownRun, key: str, *, linked: bool) -> dict[str, Any]:
     row, metric = result_row(run.record, key), run.record.results[key].metric
     sort = metric if run.record.higher_is_better(metric) else f"-{metric}"
     return row | {
         "remark": "; ".join(filter(None, [row["reason"], row["remark"]])),
-        "sorted": address("runs", run.key, "samples", sort=sort) if metric in run.record.made_by else "",
+        "sorted": address("runs", run.key, "samples", sort=sort) if linked and metric in run.record.made_by else "",
+    }
+
+
+def about_page(site: Site, key: str) -> str:
+    """Return the page of what decides a run's numbers, and of what they cost."""
+    run = site.run(key)
+    return site.render("about.html", run=run, sections=about_sections(run))
+
+
+def about_sections(run: ShownRun) -> dict[str, Facts]:
+    """Return what decides a run's numbers, and what they cost, by title."""
+    record, about = run.record, about_run(run.record, run.key)
+    asked = {"model": record.parts.model, "prompt": record.prompt, "decoding": record.decoding}
+    usage = {"model": record.generation.get("usage"), "judge": record.judging and record.judging.usage}
+    cost = {"seconds": f"{record.seconds:.1f}"} | {f"usage of the {name}": value for name, value in usage.items()}
+    return {
+        "Model": facts({name: value for name, value in asked.items() if value}),
+        "Settings": about["settings"],
+        "Protocol": about["protocol"],
+        "Metrics": about["metrics"],
+        "Cost": facts({name: value for name, value in cost.items() if value}) + about["timings"],
+        "Software and machine": about["software"],
     }
 
 
@@ -201,55 +223,6 @@ def address(*parts: object, **query: object) -> str:
     path = "/" + "/".join(quote(str(part), safe="") for part in parts)
     params = {name: value for name, value in query.items() if value not in ("", None)}
     return f"{path}?{urlencode(params, errors='replace')}" if params else path
-
-
-@dataclass(frozen=True)
-class ListState:
-    """Filter and sort order of a list of samples.
-
-    Attributes:
-        sort: A metric or a column of ratings; empty for the order of the run.
-        descending: Whether the order is descending.
-        query: Text that samples must contain; empty for all.
-        failed: Whether to show only samples with failures.
-    """
-
-    sort: str = ""
-    descending: bool = False
-    query: str = ""
-    failed: bool = False
-
-    @classmethod
-    def read(cls, query: Mapping[str, str], known: Sequence[str]) -> ListState:
-        """Parse the query parameters of a URL.
-
-        Args:
-            query: The parameters.
-            known: Columns that samples can be sorted by.
-
-        Raises:
-            NoSuchPageError: The sort column is invalid.
-        """
-        sort = query.get("sort", "")
-        descending = sort not in known and sort.startswith("-")
-        sort = sort.removeprefix("-") if descending else sort
-        if sort and sort not in known:
-            raise NoSuchPageError(
-                f"cannot sort samples of this run by '{sort}'.{did_you_mean(sort, known)}",
-                f"Known: {', '.join(known)}.",
-            )
-        return cls(sort, descending, query.get("q", ""), query.get("failed") == "1")
-
-    @property
-    def sort_value(self) -> str:
-        """The sort order as a query parameter."""
-        return f"-{self.sort}" if self.descending else self.sort
-
-    def values(self, page: int = 1, **changes: Any) -> dict[str, object]:
-        """Return the state with changes, and a page number, as query parameters."""
-        new = replace(self, **changes)
-        failed = "1" if new.failed else ""
-        return {"sort": new.sort_value, "q": new.query, "failed": failed, "page": page if page > 1 else ""}
 
 
 @dataclass(frozen=True)

@@ -17,4 +17,28 @@
     const link = keys[event.key] && document.querySelector(keys[event.key]);
     if (link) { event.preventDefault(); link.click(); }
   });
+  // Drawing across bars filters by the range from the first to the last.
+  const brush = document.querySelector(".brush");
+  const bars = [...brush?.querySelectorAll("a") ?? []];
+  let first = -1;
+  const place = (event) => bars.indexOf(event.target.closest("a"));
+  const inside = (last) => bars.slice(Math.min(first, last), Math.max(first, last) + 1);
+  brush?.addEventListener("dragstart", (event) => event.preventDefault());
+  brush?.addEventListener("pointerdown", (event) => { first = event.button ? -1 : place(event); });
+  brush?.addEventListener("pointermove", (event) => {
+    const last = place(event);
+    if (first < 0 || last < 0) return;
+    const chosen = inside(last);
+    for (const bar of bars) bar.classList.toggle("chosen", chosen.includes(bar));
+  });
+  addEventListener("pointerup", (event) => {
+    const last = event.target.closest?.(".brush") ? place(event) : -1;
+    if (first >= 0 && last >= 0 && first !== last) {
+      const chosen = inside(last), search = document.getElementById("q"), { name, rest } = brush.dataset;
+      search.value = `${rest}${name} >= ${chosen[0].dataset.low} and ${name} < ${chosen.at(-1).dataset.high}`;
+      search.form.submit();
+    }
+    first = -1;
+    for (const bar of bars) bar.classList.remove("chosen");
+  });
 })();

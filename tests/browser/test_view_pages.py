@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from opened_pages import WIDTHS, open_browser, served, violations
-from viewed_runs import METRIC, Viewed
+from viewed_runs import METRIC, ROWS, Viewed
 
 from capbench.benchmarks.view.app import application
-from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
+from capbench.benchmarks.view.exporting import export
+from capbench.benchmarks.view.samples import RunSamples
+from capbench.errors import UsageError
 from capbench.progress import unheard
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ def pages_of(viewed: Viewed) -> dict[str, str]:
 
     first, second, rated = viewed.first.key, viewed.second.key, viewed.rated.key
     return {
-        "runs": "/", "run": f"/runs/{second}", "samples": f"/runs/{second}/samples?sort=capture&q=circle",
+        "runs": "/", "run": f"/runs/{second}", "about": f"/runs/{second}/about",
+        "samples": f"/runs/{second}/samples?sort=capture&q=%27circle%27",
+        "grid": f"/runs/{second}/samples?view=grid&sort=-models_disagree", "fault": f"/runs/{second}/samples?q=meteo",
         "sample": f"/runs/{second}/samples/7?sort=capture", "capture": f"/runs/{first}/samples/3?matches=capture",
         "meteor": f"/runs/{first}/samples/3?matches=meteor", "scatter": f"/runs/{rated}/scatter?x=ratings&y=length",
         "captioners": f"/compare?a={first}&b={second}&x=meteor",
@@ -65,11 +69,11 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     page, own = context.pages[0], address.partition("/?")[0]
     assert page.url == own + "/"
     page.goto(f"{own}/runs/{viewed.first.key}/samples?sort=-meteor")
-    order = page.eval_on_selector_all(".cards h2 a", "links => links.map((link) => link.textContent)")
+    order = page.eval_on_selector_all(".listed tbody th a", "links => links.map((link) => link.textContent)")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "q"
     page.keyboard.press("Escape")
-    page.locator(".cards h2 a").first.focus()
+    page.locator(".listed tbody th a").first.focus()
     page.keyboard.press("Enter")
 
     def arrive(at: int) -> None:
@@ -83,6 +87,7 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     arrive(3)
     page.keyboard.press("ArrowLeft")
     arrive(2)
+    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth > 0")
     page.keyboard.press("Escape")
     page.wait_for_function("() => document.querySelector('h1')?.textContent === 'Samples'")
     assert "sort=-meteor" in page.url
@@ -90,34 +95,45 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     assert said == []
 
 
-def test_a_point_of_a_scatter_opens_its_sample_and_images_are_shown(browser: Browser, viewed: Viewed, address: str):
+def test_drawing_across_bars_filters_by_their_range(browser: Browser, viewed: Viewed, address: str) -> None:
     context = open_browser(browser, address, [])
     page, own = context.pages[0], address.partition("/?")[0]
-    page.goto(f"{own}/runs/{viewed.rated.key}/scatter?x=length&y=ratings")
-    page.locator('svg a[aria-label="Sample 1"]').dispatch_event("click")
-    page.wait_for_url("**/samples/0")
-    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth === 64")
+    page.goto(f"{own}/runs/{viewed.first.key}/samples?sort=meteor&q=length+>+1")
+    page.wait_for_function("() => document.readyState === 'complete'")
+    bars = page.locator(".brush a")
+    first, last = bars.nth(1), bars.nth(3)
+    ends = first.get_attribute("data-low"), last.get_attribute("data-high")
+    # From right to left, too.
+    last.hover()
+    page.mouse.down()
+    first.hover()
+    assert page.locator(".brush .chosen").count() == 3
+    page.mouse.up()
+    page.wait_for_function("() => document.getElementById('q').value.includes('meteor')")
+    assert page.input_value("#q") == f"length > 1 and meteor >= {ends[0]} and meteor < {ends[1]}"
+    assert "sort=meteor" in page.url
     context.close()
 
 
-def test_exported_pages_are_styled_and_show_images_from_disk(browser: Browser, viewed: Viewed, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    site = viewed.site(EXPORT_POLICY)
-    site.runs = replace(site.runs, places=[viewed.rated.folder])
-    export(site, tmp_path / "pages", unheard)
+def test_a_run_in_one_file_lists_its_samples_and_is_accessible(
+    browser: Browser, viewed: Viewed, axe: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.html"
+    size = export(viewed.site(), viewed.second, file, thumbnails=True, progress=unheard)
+    assert size == file.stat().st_size
+    with pytest.raises(UsageError, match="already exists"):
+        export(viewed.site(), viewed.second, file, thumbnails=False, progress=unheard)
     said: list[str] = []
-    page = browser.new_page()
-    page.on("console", lambda message: said.append(message.text))
-    page.goto((tmp_path / "pages" / "index.html").as_uri())
-    assert page.evaluate("getComputedStyle(document.querySelector('.bar')).display") == "flex"
-    page.get_by_text("no model").first.click()
-    page.locator(".tabs a", has_text="Samples").click()
-    page.locator(".cards h2 a").first.click()
-    # Keys are listened to once the page's scripts have run.
-    loaded = "document.readyState === 'complete' && document.querySelector('img.large')?.naturalWidth === 64"
-    page.wait_for_function(f"() => {loaded}")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_url("**/samples/1.html")
-    page.close()
+    context = open_browser(browser, file.as_uri(), said, own="file:", viewport={"width": 390, "height": 900})
+    page = context.pages[0]
+    page.select_option("#sort", "1+")
+    page.locator("#list summary").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth === 64")
+    lowest = min(RunSamples(viewed.second.folder, viewed.second.record).numbers("meteor"))
+    assert page.locator("#list b").first.text_content() == f"{lowest:.4f}"
+    page.fill("#q", "row 3")
+    assert page.text_content("#count") == f"1 of {ROWS} samples, page 1 of 1"
+    assert violations(page, axe, 390, ["light"]) == []
+    context.close()
     assert said == []

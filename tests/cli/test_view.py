@@ -47,3 +47,15 @@ def test_a_folder_that_is_not_there_and_a_port_that_is_none_or_taken_are_refused
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         bench("view", KEPT, "--port", taken.getsockname()[1]).failed(2, "cannot listen at")
+
+
+def test_worst_samples_of_one_run_are_printed(bench: Bench, tmp_path: Path) -> None:
+    run = KEPT / "iiw_400"
+    said = bench("view", run, "--worst", "2", "--metric", "meteor").succeeded("2 worst of 100 samples by METEOR").out
+    scores = [float(line.split()[0]) for line in said.splitlines() if line[:2] == "0."]
+    assert scores == sorted(scores)
+    assert [said.count(f"\n  {kind}: ") for kind in ("caption", "reference")] == [2, 2]
+    bench("view", KEPT, "--worst", "2").failed(2, "--worst takes one run", "has 14")
+    bench("view", KEPT, "--export", tmp_path / "all.html").failed(2, "--export takes one run")
+    bench("view", run, "--worst", "2", "--metric", "metoer").failed(2, "no such scores. Did you mean 'meteor'?")
+    bench("view", run, "--thumbnails").failed(2, "--thumbnails goes with --export")

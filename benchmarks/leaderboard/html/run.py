@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from ...records.record import Record
 from ...records.samples import open_samples, row_groups
 from ...tables.pages.charts import Chart, bubbles, score_histogram
 from ...tables.pages.rendering import number
-from ...tables.pages.run_rows import failure_rows, result_row
+from ...tables.pages.run_rows import about_run, failure_rows, plain_text, result_row
 from ...tables.text import texts_of
 from ..board import Board, BoardRun
 from .rendering import address, rendered
@@ -34,7 +33,7 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         run: The run.
         board: The leaderboard, for the link to the table of the task.
     """
-    record, timings = run.record, run.record.timings
+    record = run.record
     results = [result_row(record, key) for key in record.results]
     return rendered(
         "run.html",
@@ -49,15 +48,8 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         charts=_charts(record),
         samples=ends_of_run(run),
         failures=failure_rows(record),
-        checks=[(check.check, check.expected, _plain(check.found), check.passed) for check in record.data_checks],
-        settings=_settings(run),
-        metrics=_facts(record.made_by),
-        protocol=_facts({"output_type": record.output_type, **record.protocol_choices}),
-        software=_facts({**record.environment.machine, **record.environment.libraries}),
-        timings=_facts(
-            {f"{name}, seconds": value for name, value in {**timings.steps, **timings.metrics}.items()}
-            | {f"store, {name}": value for name, value in record.store.items()}
-        ),
+        checks=[(check.check, check.expected, plain_text(check.found), check.passed) for check in record.data_checks],
+        **about_run(record, run.key),
     )
 
 
@@ -105,42 +97,6 @@ def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
             charts.append(bubbles(f"{label} by length", histogram, f"words-{place}", by="by_words"))
         drawn.append((label, charts))
     return drawn
-
-
-def _settings(run: BoardRun) -> list[tuple[str, object]]:
-    record = run.record
-    return _facts(
-        {
-            "run": run.key,
-            "task": f"{record.task}, version {record.version}",
-            "documents": f"{record.documents.effective} of {record.documents.original}",
-            "data": record.data_origin,
-            **record.written_settings,
-            "captions cut": {name: cut.to_json() for name, cut in record.truncation.items()},
-            "generation": record.generation,
-            "git": record.git_hash,
-            "fingerprint": record.fingerprint,
-            "checksum": record.checksum,
-        }
-    )
-
-
-def _facts(entries: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Return names and values of a record as text; an empty value is a dash."""
-    return [(str(name), "–" if (shown := _plain(value)) == "" else shown) for name, value in entries.items()]
-
-
-def _plain(value: Any) -> object:
-    """Return a value of a record as text: nested ones as ``name: value``, None as an empty text."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_plain(item) if item is not None else 'none'}" for name, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(str(_plain(item)) for item in value)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 SHOWN = 5

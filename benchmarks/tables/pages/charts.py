@@ -242,10 +242,14 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
     return low - room, high + room
 
 
+def round_step(least: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least a number above 0."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
+
+
 def _round_numbers(scale: Scale) -> list[float]:
     """Return round numbers of a scale, four to nine of them."""
-    rough = (scale.high - scale.low) / 6
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    step = round_step((scale.high - scale.low) / 6)
     first = math.ceil(scale.low / step)
     return [number * step for number in range(first, math.floor(scale.high / step) + 1)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64encode
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,17 @@ _LONGEST_NAME = 150
 def asset(name: str) -> str:
     """Return a style sheet or script that pages share: ``style.css``, ``theme.js``, ``columns.js``."""
     return (_HERE / name).read_text(encoding="utf-8").strip()
+
+
+def inline_policy(style: str, scripts: Iterable[str]) -> str:
+    """Return the content security policy of a page that embeds a style sheet and scripts, and loads nothing."""
+    hashes = [
+        f"'sha256-{b64encode(hashlib.sha256(source.encode()).digest()).decode()}'" for source in (style, *scripts)
+    ]
+    return (
+        f"default-src 'none'; style-src {hashes[0]}; script-src {' '.join(hashes[1:])}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def templates(folder: Path) -> jinja2.Environment:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...published.values import citation
@@ -55,3 +56,59 @@ def result_row(record: Record, key: str) -> dict[str, Any]:
         "reason": result.reason or (interval.reason if interval else ""),
         "remark": result.remark,
     }
+
+
+Facts = list[tuple[str, object]]
+
+
+def about_run(record: Record, key: str) -> dict[str, Facts]:
+    """Return what decides the numbers of a run, and what they cost, as names and values.
+
+    Args:
+        record: Record of the run.
+        key: What a page calls the run.
+
+    Returns:
+        ``settings``, ``metrics``, ``protocol``, ``software`` (and machine) and ``timings``.
+    """
+    settings = {
+        "run": key,
+        "task": f"{record.task}, version {record.version}",
+        "documents": f"{record.documents.effective} of {record.documents.original}",
+        "data": record.data_origin,
+        **record.written_settings,
+        "captions cut": {name: cut.to_json() for name, cut in record.truncation.items()},
+        "generation": record.generation,
+        "git": record.git_hash,
+        "fingerprint": record.fingerprint,
+        "checksum": record.checksum,
+    }
+    timings = {**record.timings.steps, **record.timings.metrics}
+    return {
+        "settings": facts(settings),
+        "metrics": facts(record.made_by),
+        "protocol": facts({"output_type": record.output_type, **record.protocol_choices}),
+        "software": facts({**record.environment.machine, **record.environment.libraries}),
+        "timings": facts(
+            {f"{name}, seconds": value for name, value in timings.items()}
+            | {f"store, {name}": value for name, value in record.store.items()}
+        ),
+    }
+
+
+def facts(entries: Mapping[str, Any]) -> Facts:
+    """Return names and values of a record as text; an empty value is a dash."""
+    return [(str(name), "–" if (shown := plain_text(value)) == "" else shown) for name, value in entries.items()]
+
+
+def plain_text(value: Any) -> object:
+    """Return a value of a record as text: nested ones as ``name: value``, None as an empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {plain_text(item) if item is not None else 'none'}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(str(plain_text(item)) for item in value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

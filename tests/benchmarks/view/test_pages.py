@@ -19,14 +19,14 @@ from viewed_runs import METRIC, ROWS, Viewed, caption
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.charts import scatter
-from capbench.benchmarks.view.compare_pages import word_differences
-from capbench.benchmarks.view.exporting import EXPORT_POLICY, export
+from capbench.benchmarks.view.compare_pages import compare_page
+from capbench.benchmarks.view.filters import FilterError
 from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.matches import explain
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
-from capbench.errors import MetricError, UsageError
-from capbench.progress import unheard
+from capbench.benchmarks.view.words import mark_words, word_differences
+from capbench.errors import DataError, MetricError
 from capbench.tasks.locate import DataLocations
 
 KEPT = Path(__file__).parents[3] / "results" / "runs"
@@ -89,13 +89,18 @@ def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, v
 
 
 @pytest.mark.parametrize(("sort", "reverse"), [("capture", False), ("-capture", True), ("ratings", False)])
-def test_lists_are_sorted_over_all_pages(client: Any, viewed: Viewed, sort: str, reverse: bool) -> None:
+def test_lists_are_sorted_over_all_pages(
+    client: Any, viewed: Viewed, monkeypatch: pytest.MonkeyPatch, sort: str, reverse: bool
+) -> None:
+    monkeypatch.setattr("capbench.benchmarks.view.sample_list.PAGE", 10)
     run = viewed.rated if sort == "ratings" else viewed.first
     numbers = RunSamples(run.folder, run.record).numbers(sort.removeprefix("-"))
     address, order = f"/runs/{run.key}/samples?sort={sort}", []
     while address:
         page = client.get(address).text
-        order += [int(number) for number in re.findall(r'<h2><a href="/runs/[^"/]+/samples/(\d+)', page)]
+        order += [
+            int(number) for number in re.findall(r'<th scope="row"[^>]*><a href="/runs/[^"/]+/samples/(\d+)', page)
+        ]
         further = re.search(r'rel="next" href="([^"]+)"', page)
         address = html.unescape(further[1]) if further else ""
     assert sorted(order) == list(range(ROWS))
@@ -120,6 +125,18 @@ def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, 
     assert "ratings 3, 4" in page
 
 
+def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has_alone(client: Any, viewed: Viewed):
+    answer = client.get(f"/runs/{viewed.first.key}/samples/1")
+    table = answer.text.partition('id="models"')[2].partition("</section>")[0]
+    for run in (viewed.first, viewed.second):
+        score = RunSamples(run.folder, run.record).numbers("meteor")[1]
+        assert re.search(rf'href="/runs/{run.key}/samples/1".*{score:.4f}', table)
+    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}" in table
+    assert "<ins>small</ins>" in table
+    # Nobody else has run the task of ratings.
+    assert "All models" not in client.get(f"/runs/{viewed.rated.key}/samples/1").text
+
+
 def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Path) -> None:
     plain: dict[str, Any] = {"image": "i", "candidate": "a b", "references": ["a b"]}
     rows = [plain | {"id": f"r{row}", "ratings": [row % 3]} for row in range(9)]
@@ -128,8 +145,8 @@ def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Pat
     site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()))
     (run,) = site.runs.all()[0]
     samples = site.runs.samples(run)
-    assert [row["id"] for row in samples.rows(samples.order(failed=True).tolist())] == ["r4"]
-    assert samples.order("rouge_l").tolist()[-1] == samples.order(failed=True)[0]
+    assert [row["id"] for row in samples.rows(samples.order(query="failure").tolist())] == ["r4"]
+    assert samples.order("rouge_l").tolist()[-1] == samples.order(query="failure")[0]
 
 
 def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewed) -> None:
@@ -204,10 +221,6 @@ def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(
     monkeypatch.setattr("capbench.benchmarks.view.compare_pages.MANY", ROWS)
     page = text_of(client.get("/compare", params={**keys, "x": "capture"}))
     assert "Intervals and p-values use influence functions" in page
-    folders = [viewed.first.folder, viewed.second.folder]
-    (comparison,) = compare_runs(folders, CompareSettings(metrics=("capture",), intervals="influence"))
-    low, high = comparison.pairs[0].interval.low, comparison.pairs[0].interval.high
-    assert f"[{low:.4f}, {high:.4f}]".replace("-", "−") in page
 
 
 def test_two_metrics_of_a_run_are_held_against_each_other_by_ranks(client: Any, viewed: Viewed) -> None:
@@ -263,59 +276,6 @@ def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) 
     assert runs.samples(several[0]) is not read[0]
 
 
-# -- Pages as files: they hold together, and hold nothing from elsewhere
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, viewed: Viewed) -> Path:
-    """The folder of the exported pages."""
-    folder = tmp_path_factory.mktemp("exported") / "pages"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCH_CACHE", str(viewed.folder / "cache"))
-        counts = export(viewed.site(EXPORT_POLICY), folder, unheard)
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    assert counts == (len(sizes), sum(sizes))
-    return folder
-
-
-def test_every_link_of_every_file_leads_to_a_file(exported: Path) -> None:
-    files = [path for path in exported.rglob("*") if path.is_file()]
-    pages = [path for path in files if path.suffix == ".html"]
-    assert len([path for path in pages if path.parent.name == "samples"]) == 3 * ROWS
-    for page in pages:
-        text = page.read_text(encoding="utf-8")
-        assert "<form" not in text
-        assert "content-security-policy" in text.lower()
-        for link in re.findall(r'(?:href|src)="([^"]*)"', text):
-            name, _, part = html.unescape(link).partition("#")
-            if name != "data:,":
-                assert not name or (page.parent / name).is_file(), f"{page}: {link}"
-            if part:
-                whole = (page.parent / name if name else page).read_text(encoding="utf-8")
-                assert f'id="{part}"' in whole, f"{page}: {link}"
-    sample = next(page for page in pages if page.match("captioned*/samples/3.html")).read_text(encoding="utf-8")
-    assert re.findall(r'<section id="(matches-\d)"', sample) == re.findall(r'href="#(matches-\d)"', sample)
-    assert '<mark class="equal"' in sample
-    assert '<mark class="exact"' in sample
-
-
-def test_files_hold_what_the_pages_do(exported: Path, viewed: Viewed) -> None:
-    samples = exported / "runs" / viewed.rated.key / "samples"
-    assert caption(5) in (samples / "5.html").read_text(encoding="utf-8")
-    pictures = [
-        re.search('<img class="large" src="([^"]+)"', (samples / f"{row}.html").read_text(encoding="utf-8"))
-        for row in (0, 6, 2)
-    ]
-    first, equal, outside = (samples / picture[1] for picture in pictures if picture)
-    assert first == equal
-    assert first.read_bytes() == (viewed.folder / "tasks/images/0.jpg").read_bytes()
-    assert b"No image here" in outside.read_bytes()
-    runs = [(exported / "runs" / f"{run.key}.html").read_text("utf-8") for run in (viewed.first, viewed.second)]
-    first, second = (re.findall('href="../(compare--[^"]+)"', run) for run in runs)
-    assert first == second
-    assert len(first) == 1
-
-
 def test_runs_with_different_metrics_are_compared_by_a_mean_that_both_have(tmp_path: Path, viewed: Viewed) -> None:
     import capbench
 
@@ -323,19 +283,15 @@ def test_runs_with_different_metrics_are_compared_by_a_mean_that_both_have(tmp_p
     options = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": tmp_path / "runs"}
     for metrics in (["rep_1", "bleu_4", "length"], ["bleu_4", "length"], ["incorrect_ending"]):
         capbench.evaluate("captions", "captioned", model_args=captions, metrics=metrics, **options)
-    site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()), EXPORT_POLICY)
-    export(site, tmp_path / "pages", unheard)
-    texts = [path.read_text(encoding="utf-8") for path in (tmp_path / "pages").glob("compare--*.html")]
-    menus = [re.findall(r'<li><a href="[^"]*"( aria-current="true")?>(BLEU-4|length)</a>', text) for text in texts]
-    assert [("", "BLEU-4"), (' aria-current="true"', "length")] in menus
-    assert not any("Rep-1" in text for text in texts)
-    assert sum("the samples of these runs have no scores of the same metric" in text for text in texts) == 2
-
-
-def test_a_folder_that_is_there_is_left_alone(tmp_path: Path, viewed: Viewed) -> None:
-    with pytest.raises(UsageError, match="already exists"):
-        export(viewed.site(EXPORT_POLICY), tmp_path, unheard)
-    assert list(tmp_path.iterdir()) == [tmp_path / "cache"]
+    site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()))
+    last, second, first = site.runs.all()[0]
+    page = compare_page(site, {"a": first.key, "b": second.key})
+    assert re.findall(r'<option value="(\w+)"( selected)?>(BLEU-4|length)<', page) == [
+        ("bleu_4", "", "BLEU-4"), ("length", " selected", "length"),
+    ]  # fmt: skip
+    assert 'value="rep_1"' not in page
+    with pytest.raises(DataError, match="have no scores of the same metric"):
+        compare_page(site, {"a": first.key, "b": last.key})
 
 
 # -- Samples are searched, sorted and read over the parts of their file
@@ -369,13 +325,61 @@ def test_equal_scores_keep_the_order_of_the_run_and_missing_ones_come_last(sampl
     assert samples.order().tolist() == list(range(7))
 
 
-def test_a_search_looks_into_every_text_of_every_part(samples: RunSamples):
-    assert samples.order(query="baum").tolist() == [0, 3]
-    assert samples.order(query="bäume").tolist() == [3]
-    assert samples.order(query="x.").tolist() == [4]
-    assert samples.order("cider", query="c").tolist() == [5, 4, 1]
-    assert samples.order(query="why").tolist() == [1]
-    assert samples.order(query="id", failed=True).tolist() == [1]
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('"baum"', [0, 3]), ("'bäume'", [3]), ('"x."', [4]), ('"why"', [1]),
+        ("references contains baum", [3]), ("candidate = x", [5]), ("candidate != 'x' and length > 4", [4, 6]),
+        ("cider < 0.5", [2, 5]), ("cider != 0.5", [2, 3, 5]), ("`ratings` >= 4", [4, 5]), ("length=1", [0]),
+        ("failure", [1]), ("not failure and length < 3", [0]), ("failure contains metric", [1]), ("empty", [6]),
+        ("length < 2 or length > 5 and cider > 0", [0, 5]), ("(length < 2 or length > 5) and cider > 0", [0, 5]),
+        ("not (length < 6 or empty)", [5]), ("  ", list(range(7))),
+    ],
+)  # fmt: skip
+def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str, expected: list[int]):
+    assert samples.order(query=query).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("cidr < 1", "character 1: the samples have no column 'cidr'. Did you mean 'cider'"),
+        ("cider < 1 andd length", "character 11: expected 'and', 'or' or the end, found 'andd'"),
+        ("cider < 'a'", "character 9: expected a number, as 'cider' holds numbers, found ''a''"),
+        ("length > 3 and", "character 15: expected a column, or a text in quotation marks, found the end"),
+        ("(length > 3", "character 12: expected '\\)', found the end"),
+        ("cider", "character 6: expected '<', '<=', .* after 'cider', found the end"),
+        ("references = a", "holds lists of texts: compare it by 'contains'"),
+        ("not " * 30 + "empty", "at most 20 levels"),
+    ],
+)
+def test_a_filter_that_cannot_be_read_is_an_error_that_names_the_place(samples: RunSamples, query: str, message: str):
+    with pytest.raises(FilterError, match=message):
+        samples.order(query=query)
+
+
+def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed: Viewed):
+    address = f"/runs/{viewed.first.key}/samples"
+    page = client.get(address, params={"sort": "meteor"}).text
+    links = {name: html.unescape(to) for to, name in re.findall(r'<li><a href="([^"]+)"[^>]*>([^<]+)</a></li>', page)}
+    assert {"worst", "best", "metrics disagree", "models disagree", "grid"} < links.keys()
+    scores = [RunSamples(run.folder, run.record).numbers("meteor") for run in (viewed.first, viewed.second)]
+    bars = re.findall(
+        r'<a href="([^"]+)" data-low="([^"]+)" data-high="([^"]+)" aria-label="[^:]+: (\d+) samples', page
+    )
+    assert sum(int(count) for *_, count in bars) == ROWS
+    for to, low, high, count in bars:
+        assert ((scores[0] >= float(low)) & (scores[0] < float(high))).sum() == int(count)
+        assert text_of(client.get(html.unescape(to))).count(f"{count} of {ROWS} samples with meteor >= {low}") == 1
+    # A narrower choice of a metric takes the place of the wider one, and other conditions stay.
+    narrowed = client.get(address, params={"sort": "meteor", "q": "length > 1 and meteor >= 0 and meteor < 2"}).text
+    assert 'data-rest="length &gt; 1 and "' in narrowed
+    disagree = client.get(links["models disagree"]).text
+    values = [float(value) for value in re.findall(r'<td class="number by">([\d.]+)', disagree)]
+    assert len(values) == ROWS
+    assert values == sorted(values, reverse=True) != sorted(values)
+    assert client.get(links["grid"]).text.count('<img class="small"') == ROWS
+    assert "no column &#39;meteo&#39;. Did you mean" in client.get(address, params={"q": "meteo < 2"}).text
 
 
 def test_rows_come_as_they_were_asked_for(samples: RunSamples):
@@ -417,3 +421,9 @@ def test_words_that_one_caption_has_alone_are_told():
         ("a", True), ("girl", False), ("running", True), ("very", False), ("fast.", True),
     ]  # fmt: skip
     assert word_differences("", "") == ([], [])
+
+    assert mark_words(["A red dog .", "a blue cat dog"], ["the dog", "a red cat"]) == [
+        [("A", False, False), ("red", False, True), ("dog .", False, False)],
+        [("a", False, False), ("blue", True, True), ("cat", False, True), ("dog", False, False)],
+    ]
+    assert mark_words(["red"], []) == [[("red", False, False)]]

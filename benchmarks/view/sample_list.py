@@ -1,0 +1,349 @@
+"""The list of a run's samples, filtered and sorted as its URL asks: lines of texts, or a grid of pictures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError, did_you_mean
+from ..tables.pages.charts import round_step
+from ..tables.pages.rendering import number
+from ..tables.text import texts_of
+from .filters import FilterError, column_name
+from .finding import ShownRun, comparable
+from .samples import RunSamples, relative_ranks, shared_rows, spread
+from .site import NoSuchPageError, Site, address
+
+PAGE = 48
+"""Samples per page."""
+MOST_RUNS = 20
+"""Maximum number of runs that a page shows beside one another: the newest, as each of them is read."""
+_MAIN = ("candidate", "caption", "candidates")
+TITLES = {
+    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
+    "negatives": "Negatives", "unchanged": "Caption before the change",
+}  # fmt: skip
+"""Columns of texts, and what pages call them."""
+METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"
+_DISAGREEMENT = {METRICS_DISAGREE: "disagreement of metrics", MODELS_DISAGREE: "disagreement of models"}
+_BARS = 20
+
+
+@dataclass(frozen=True)
+class ListState:
+    """Filter, order and look of a list of samples, as URLs have it.
+
+    Attributes:
+        sort: A column of numbers; empty for the order of the run.
+        descending: Whether the order is descending.
+        query: A filter; empty for all samples.
+        view: ``grid`` for a grid of pictures; empty for a list.
+    """
+
+    sort: str = ""
+    descending: bool = False
+    query: str = ""
+    view: str = ""
+
+    @classmethod
+    def read(cls, query: Mapping[str, str], known: Sequence[str]) -> ListState:
+        """Parse the query parameters of a URL.
+
+        Args:
+            query: The parameters.
+            known: Columns that samples can be sorted by.
+
+        Raises:
+            NoSuchPageError: The sort column is invalid.
+        """
+        sort = query.get("sort", "")
+        descending = sort not in known and sort.startswith("-")
+        sort = sort.removeprefix("-") if descending else sort
+        if sort and sort not in known:
+            raise NoSuchPageError(
+                f"cannot sort samples of this run by '{sort}'.{did_you_mean(sort, known)}",
+                f"Known: {', '.join(known)}.",
+            )
+        return cls(sort, descending, query.get("q", "").strip(), "grid" if query.get("view") == "grid" else "")
+
+    @property
+    def sort_value(self) -> str:
+        """The sort order as a query parameter."""
+        return f"-{self.sort}" if self.descending else self.sort
+
+    def values(self, page: int = 1, **changes: Any) -> dict[str, object]:
+        """Return the state with changes, and a page number, as query parameters."""
+        new = replace(self, **changes)
+        return {"sort": new.sort_value, "q": new.query, "view": new.view, "page": page if page > 1 else ""}
+
+
+@dataclass(frozen=True)
+class SampleList:
+    """The samples of a run in the order that a URL asks for.
+
+    Attributes:
+        site: Renders the pages.
+        run: The run.
+        samples: Its samples.
+        state: Filter and order.
+    """
+
+    site: Site
+    run: ShownRun
+    samples: RunSamples
+    state: ListState
+
+    @classmethod
+    def read(cls, site: Site, key: str, query: Mapping[str, str]) -> SampleList:
+        """Return the list of a run, by its name in URLs and the query parameters of the URL."""
+        run = site.run(key)
+        samples = site.runs.samples(run)
+        return cls(site, run, samples, ListState.read(query, [*samples.sortable, *_DISAGREEMENT]))
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The indices of the listed samples.
+
+        Raises:
+            FilterError: The filter cannot be read.
+        """
+        state = self.state
+        if self.extra:
+            return self.samples.sorted_rows(state.sort, state.descending, state.query, self.extra)
+        return self.samples.order(state.sort, descending=state.descending, query=state.query)
+
+    @cached_property
+    def extra(self) -> dict[str, np.ndarray]:
+        """The columns of disagreement that the filter or the order names: differences in relative rank, 0 to 1."""
+        asked = f"{self.state.sort} {self.state.query}"
+        columns = {
+            METRICS_DISAGREE: lambda: _spread_of_metrics(self.run, self.samples),
+            MODELS_DISAGREE: lambda: _spread_of_models(self.run, self.samples, runs_of_task(self.site, self.run)),
+        }
+        return {name: column() for name, column in columns.items() if name in asked}
+
+    @cached_property
+    def focus(self) -> str:
+        """The column whose distribution is shown: that of the order, or the first one; empty without any."""
+        if self.state.sort in self.samples.sortable:
+            return self.state.sort
+        return next(iter([*directed(self.run, self.samples), *self.samples.sortable]), "")
+
+    def address(self, page: int = 1, **changes: Any) -> str:
+        """Return the URL of the list with changes of its state."""
+        return address("runs", self.run.key, "samples", **self.state.values(page=page, **changes))
+
+    def count_text(self) -> str:
+        """Return how many samples are listed, and in which order."""
+        state, total = self.state, len(self.samples)
+        parts = [f"{len(self.order):,} of {total:,} samples" if len(self.order) < total else f"{total:,} samples"]
+        if state.query:
+            parts.append(f"with {state.query}")
+        if state.sort:
+            name = _DISAGREEMENT.get(state.sort) or label(self.run, state.sort)
+            parts.append(f"by {name}, {'highest' if state.descending else 'lowest'} first")
+        return " ".join(parts)
+
+    def place_of(self, sample: int) -> dict[str, str]:
+        """Return URLs of the list and of the previous and next sample, and the position in the list."""
+        order = np.zeros(0, np.int64)
+        # A filter that cannot be read is the list's to show.
+        with suppress(FilterError):
+            order = self.order
+        places = np.flatnonzero(order == sample)
+        if not places.size:
+            here = f"sample {sample + 1:,} of {len(self.samples):,}"
+            return {"back": self.address(), "previous": "", "next": "", "here": here}
+        at = int(places[0])
+        before, after = (
+            address("runs", self.run.key, "samples", order[row], **self.state.values()) if 0 <= row < len(order) else ""
+            for row in (at - 1, at + 1)
+        )
+        here = f"{at + 1:,} of {self.count_text()}"
+        return {"back": self.address(at // PAGE + 1), "previous": before, "next": after, "here": here}
+
+    def presets(self) -> list[tuple[str, str, bool]]:
+        """Return the name and the URL of each preset, and whether it is the one that is shown."""
+        states: dict[str, dict[str, Any]] = {"all": {"sort": "", "query": ""}}
+        if self.focus:
+            worst = self.run.record.higher_is_better(self.focus)
+            states["worst"] = {"sort": self.focus, "descending": not worst}
+            states["best"] = {"sort": self.focus, "descending": worst}
+        if len(directed(self.run, self.samples)) > 1:
+            states["metrics disagree"] = {"sort": METRICS_DISAGREE, "descending": True}
+        if comparable(self.run, self.site.runs.all()[0]):
+            states["models disagree"] = {"sort": MODELS_DISAGREE, "descending": True}
+        if self.run.record.failures:
+            states["failed"] = {"sort": "", "query": "failure"}
+        if self.run.record.empty_count and "candidate" in self.samples.names:
+            states["counted as empty"] = {"sort": "", "query": "empty"}
+        shown = {name: replace(self.state, **{"descending": False, **changes}) for name, changes in states.items()}
+        return [(name, self.address(**vars(state)), state == self.state) for name, state in shown.items()]
+
+    def histogram(self) -> dict[str, Any] | None:
+        """Return template values of the distribution of the focus over the listed samples; None without values.
+
+        A bar links to the list narrowed to it. Edges are round numbers, so that a filter names them as they are.
+        """
+        values = self.samples.numbers(self.focus)[self.order] if self.focus else np.zeros(0)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            return None
+        low, high = float(values.min()), float(values.max())
+        step = round_step((high - low) / _BARS or 1)
+        # One more at either end, as a quotient of floats may be on the other side of a whole number.
+        texts = [f"{at * step:.10g}" for at in range(math.floor(low / step) - 1, math.floor(high / step) + 3)]
+        bins = [
+            (text, after) for text, after in itertools.pairwise(texts) if float(after) > low and float(text) <= high
+        ]
+        counts = np.bincount(np.searchsorted([float(start) for start, _ in bins], values, side="right") - 1)
+        name = column_name(self.focus)
+        # A narrower choice of the same column takes the place of the wider one.
+        earlier = rf"(?:^|\s*\band\s+){re.escape(name)} >= \S+ and {re.escape(name)} < \S+$"
+        rest = re.sub(earlier, "", self.state.query)
+        rest = f"({rest}) and " if re.search(r"\bor\b", rest) else f"{rest} and " if rest else ""
+        bars = [
+            {
+                "low": left, "high": right, "count": f"{count:,}", "height": round(100 * count / counts.max(), 1),
+                "to": self.address(query=f"{rest}{name} >= {left} and {name} < {right}"),
+            }
+            for (left, right), count in zip(bins, counts.tolist(), strict=True)
+        ]  # fmt: skip
+        ends = bins[0][0], bins[-1][1]
+        return {"label": label(self.run, self.focus), "name": name, "rest": rest, "bars": bars, "ends": ends}
+
+
+def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
+    """Return one page of the list of samples."""
+    listed = SampleList.read(site, key, query)
+    run, samples, state = listed.run, listed.samples, listed.state
+    fault = None
+    try:
+        order = listed.order
+    except FilterError as error:
+        fault, order = error, np.zeros(0, np.int64)
+    page = site.page_of(query, len(order), PAGE)
+    wanted = order[page.first : page.last].tolist()
+    columns = [*(name for name in listed.extra if name == state.sort), *samples.sortable]
+    rows = [
+        summary(site, run, samples, sample, row)
+        | {
+            "to": address("runs", key, "samples", sample, **state.values()),
+            "extra": _finite(float(listed.extra[state.sort][sample])) if state.sort in listed.extra else "",
+        }
+        for sample, row in zip(wanted, samples.rows(wanted), strict=True)
+    ]
+    return site.render(
+        "samples.html",
+        run=run,
+        listed=listed,
+        state=state,
+        fault=fault,
+        heads=[(name, _DISAGREEMENT.get(name) or label(run, name), *_sorted_by(listed, name)) for name in columns],
+        rows=rows,
+        histogram=None if fault else listed.histogram(),
+        count="" if fault else listed.count_text(),
+        names={"numbers": [*samples.sortable, *_DISAGREEMENT], "texts": samples.names},
+        **page.links(lambda at: listed.address(at)),
+    )
+
+
+def _sorted_by(listed: SampleList, name: str) -> tuple[str, str]:
+    """Return the URL of the list sorted by a column, the other way round if it is, and how it is sorted now."""
+    state = listed.state
+    first = name in _DISAGREEMENT or not listed.run.record.higher_is_better(name)
+    descending = not state.descending if state.sort == name else first
+    now = "" if state.sort != name else "descending" if state.descending else "ascending"
+    return listed.address(sort=name, descending=descending), now
+
+
+def runs_of_task(site: Site, run: ShownRun) -> Iterator[tuple[ShownRun, RunSamples]]:
+    """Yield a run, and the newest other runs of its task that have samples; one is in memory at a time."""
+    for other in [run, *comparable(run, site.runs.all()[0])[: MOST_RUNS - 1]]:
+        # A run without samples, or with changed ones, has nothing to show.
+        with suppress(DataError):
+            yield other, site.runs.samples(other)
+
+
+def directed(run: ShownRun, samples: RunSamples) -> list[str]:
+    """Return the metrics of which more, or less, is better."""
+    return [name for name in samples.metrics if run.record.has_direction(name)]
+
+
+def _spread_of_metrics(run: ShownRun, samples: RunSamples) -> np.ndarray:
+    """Return the greatest difference in relative rank between two metrics of each sample."""
+    ranks = np.full((0, len(samples)), np.nan)
+    for name in directed(run, samples):
+        sign = 1 if run.record.higher_is_better(name) else -1
+        ranks = np.vstack([ranks, _ranked(sign * samples.numbers(name))])
+    return spread(ranks)
+
+
+def _spread_of_models(run: ShownRun, samples: RunSamples, runs: Iterable[tuple[ShownRun, RunSamples]]) -> np.ndarray:
+    """Return the greatest difference in relative rank between two runs of each sample, the mean over metrics."""
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in directed(run, samples)}
+    for _, other in runs:
+        rows = shared_rows(samples, other)
+        for name in columns.keys() & other.metrics:
+            values = np.full(len(samples), np.nan)
+            values[rows[:, 0]] = other.numbers(name)[rows[:, 1]]
+            columns[name].append(values)
+    spreads = np.vstack(
+        [np.full((0, len(samples)), np.nan), *(spread(_ranked(np.array(of))) for of in columns.values())]
+    )
+    known = np.isfinite(spreads).sum(axis=0)
+    return np.divide(np.nansum(spreads, axis=0), known, out=np.full(len(samples), np.nan), where=known > 0)
+
+
+def _ranked(values: np.ndarray) -> np.ndarray:
+    """Return relative ranks of values, of any shape, among the finite ones; NaN for others."""
+    there = np.isfinite(values)
+    ranks = np.full(values.shape, np.nan)
+    ranks[there] = relative_ranks(values[there])
+    return ranks
+
+
+def label(run: ShownRun, name: str) -> str:
+    """Return the label of a metric or a column of ratings."""
+    kind, _, aspect = name.partition(".")
+    if kind == "ratings":
+        return f"human rating, {aspect}" if aspect else "human rating"
+    return run.record.metric_label(name)
+
+
+def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return template values of a sample in a list."""
+    identity = str(row["id"])
+    has_picture = site.pictures.may_have(run, identity)
+    return {
+        "id": identity,
+        "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
+        "texts": main_texts(row),
+        "failure": row.get("failure"),
+        "scores": [
+            {"name": name, "label": label(run, name), "value": shown_number(samples, name, sample)}
+            for name in samples.sortable
+        ],
+    }
+
+
+def main_texts(row: Mapping[str, Any]) -> list[str]:
+    """Return the caption of a sample, or its captions; none where the run recorded no texts."""
+    return next((texts_of(row[name]) for name in _MAIN if row.get(name)), [])
+
+
+def shown_number(samples: RunSamples, name: str, sample: int) -> str:
+    """Return a formatted value of a sample; counts have no decimals."""
+    return _finite(float(samples.numbers(name)[sample]), 0 if samples.counts(name) else 4)
+
+
+def _finite(value: float, decimals: int = 4) -> str:
+    return number(value if math.isfinite(value) else None, decimals)
