@@ -17,6 +17,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
+pytest.importorskip("trl")
 
 Outputs = list[Any]
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
@@ -142,12 +143,23 @@ def two_captioners_are_compared(outputs: dict[str, Outputs]):
     assert "candidate_short" in shown(outputs["compare_two_captioners-6"], "text/html")
 
 
+def captioner_is_trained_and_billed(outputs: dict[str, Outputs]):
+    right, wrong = map(float, re.findall(r"[\d.]+", shown(outputs["train_by_a_metric-3"], "text/plain")))
+    assert right > 1 > wrong
+    bill = shown(outputs["train_by_a_metric-7"], "stdout")
+    for better, worse in (("tuned", "shapes-llava"), ("shapes-llava", "tuned")):
+        assert f"| {better} - {worse} |" in bill
+
+
 SHOWN = {
     "score_captions": captions_are_scored,
     "judge_a_metric": metric_is_judged_and_compared,
     "compare_two_captioners": two_captioners_are_compared,
+    "train_by_a_metric": captioner_is_trained_and_billed,
 }
 """Each notebook with what looks at what its cells showed."""
+SAMPLED = {"train_by_a_metric-5", "train_by_a_metric-7"}
+"""Cells whose numbers come of sampled captions, which processors round apart."""
 
 
 @pytest.mark.costly
@@ -165,7 +177,7 @@ def test_notebooks_show_what_they_say_and_bars(carry_out, subtests: pytest.Subte
                     text, numbers = in_words(cell["outputs"])
                     text_now, numbers_now = in_words(stored(outputs[cell["id"]]))
                     assert text_now == text
-                    assert numbers_now == pytest.approx(numbers, rel=1e-3, abs=1e-3)
+                    assert cell["id"] in SAMPLED or numbers_now == pytest.approx(numbers, rel=1e-3, abs=1e-3)
     assert "a step of the notebook" in shown(outputs["bar"], "stderr")
 
 

@@ -69,14 +69,15 @@ def test_killed_training_goes_on_to_the_weights_and_history_of_an_unbroken_one(g
     assert resolve_model(str(tmp_path / "whole")).on("cpu").load() is not None
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_papers_recipe_is_tuned_by_its_reward_and_its_card_says_what_was_paid(tiny_llava: Path, tmp_path: Path):
     capture = "capture[parser=grammar,synonyms=false,soft=false]"
     changes = (
         f"model={{name: hf, arguments: {{pretrained: {tiny_llava}}}}}", "precision=fp32", "optimiser.rate=0.05",
-        "data={task: shapes_detailcaps, arguments: {scenes: 8}}", "stop={steps: 8, every: 8}", "schedule={}",
-        "objective={batch: 4, piece: 2, captions: 4, tokens: 8}",
+        "data={task: shapes_detailcaps, arguments: {scenes: 8}}", "stop={steps: 12, every: 12}", "schedule={}",
+        "objective={batch: 4, piece: 2, captions: 8, tokens: 8}",
         f"objective.reward=[{{metric: '{capture}'}}, {{metric: length, weight: -1}}]",
-        "judge=[{task: shapes_captions, metrics: [length], limit: 12, generation_kwargs: {max_new_tokens: 8}}]",
+        "judge=[{task: shapes_captions, metrics: [length], limit: 4, generation_kwargs: {max_new_tokens: 8}}]",
     )  # fmt: skip
     out = tmp_path / "out"
     run_recipe(call_of("grpo_capture", changes), out, untold, {})
@@ -85,8 +86,11 @@ def test_papers_recipe_is_tuned_by_its_reward_and_its_card_says_what_was_paid(ti
     assert tuned and all("language_model" in name and name.split(".")[-2] in ("q_proj", "v_proj") for name in tuned)
     card = (out / "README.md").read_text(encoding="utf-8")
     assert f"- **Reward**: 1 × {capture} + -1 × length; judged by no task: {capture}." in card
-    assert "| **the reward**, lower |" in card
-    assert all({capture, "length"} <= line.keys() for line in read_history(out))
+    assert "| shapes_captions | length | mean |" in card and "| **the reward**, " in card
+    lines = read_history(out)
+    rewards = [line["reward"] for line in lines]
+    assert rewards == pytest.approx([line[capture] - line["length"] for line in lines], abs=1e-4)
+    assert sum(rewards[-4:]) > sum(rewards[:4]) + 2
 
 
 @pytest.mark.parametrize(
