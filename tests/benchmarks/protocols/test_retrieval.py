@@ -18,7 +18,7 @@ from capbench.benchmarks.comparing.comparison import CompareSettings, compare_ru
 from capbench.benchmarks.protocols import retrieval
 from capbench.benchmarks.protocols.retrieval import rank_pairs
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.errors import UsageError
+from capbench.errors import DataError, UsageError
 
 TASK = """\
 task: mine
@@ -144,6 +144,17 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
     (comparison,) = compare_runs([done.folder, other.folder], CompareSettings(metrics=["text_to_image_recall_1"]))
     assert [entry.value for entry in comparison.compared] == [1.0, 0.5]
     assert not any("excluded" in note or "scored in all" in note for note in comparison.notes)
+
+
+def test_nothing_that_can_be_encoded_is_an_error_and_shards_without_any_are_passed_over(
+    run: Callable[..., TaskRun], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("capbench.benchmarks.running.runner.SHARD_OF_IMAGES", 1)
+    done = run({"a": ["lost"], "b": ["y"], "c": ["near"]}, OfFiles(FEATURES))
+    assert [row["rank"] for row in done.samples.to_pylist() if row["image"]] == [1, 1, 1, 1]
+    assert done.record.documents.effective == 2
+    with pytest.raises(DataError, match=r"no image can be encoded\n0: candidate cannot be read"):
+        run({"a": ["lost"]}, OfFiles(FEATURES))
 
 
 class OfPairs(OfFiles):
