@@ -237,7 +237,7 @@ class Retrieval(Protocol[RetrievalSettings]):
         return Summary(
             sum(image.documents for image in gallery.images),
             data_checks=checks,
-            cut=dict.fromkeys(self.measures, (texts, gallery.cut, gallery.same)),
+            cut={"retrieval": (texts, gallery.cut, gallery.same)},
             remarks=gallery.remarks,
         )
 

@@ -137,7 +137,7 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
     ranks = {key: (value.value, value.scale, value.n) for key, value in read.record.results.items()}
     assert ranks["image_to_text_median_rank.median"] == (1.0, 1.0, 2)
     assert ranks["text_to_image_recall_1"] == (1.0, 100.0, 4)
-    assert read.record.truncation["image_to_text_map"].cut == 1
+    assert read.record.truncation["retrieval"].cut == 1
     other = run(
         captions, OfFiles(features | {"y": X}), "protocol: {captions: 2}\n", store=tmp_path / "other", **settings
     )
