@@ -154,12 +154,13 @@ def query_values(rank: np.ndarray, place: np.ndarray, query: np.ndarray) -> dict
 
 @dataclass(frozen=True)
 class CaptionedImage:
-    """An image with its captions; ``id`` is that of its first document."""
+    """An image with its captions; ``id`` is that of the first of its documents."""
 
     id: str
     image: str
     pixels: ImageHandle
-    captions: tuple[str, ...]
+    captions: tuple[str, ...] = ()
+    documents: int = 0
 
 
 class Retrieval(Protocol[RetrievalSettings]):
@@ -199,8 +200,8 @@ class Retrieval(Protocol[RetrievalSettings]):
 
     def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return the number of usable documents, and the data checks."""
-        _, documents, checks = self._read(job, failures)
-        return Summary(documents, data_checks=checks)
+        images, checks = self._read(job, failures)
+        return Summary(sum(image.documents for image in images), data_checks=checks)
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Encode all images and captions, and rank them.
@@ -215,10 +216,8 @@ class Retrieval(Protocol[RetrievalSettings]):
                 "read each pair",
                 "Use a model that encodes images and texts separately ('bench ls models').",
             )
-        images, documents, checks = self._read(job, failures)
+        images, checks = self._read(job, failures)
         gallery = _encoded(job, images, failures)
-        if not gallery.images:
-            raise no_rows(job, "no image can be encoded", failures)
         ranks = rank_pairs(gallery.image_vectors, gallery.text_vectors, gallery.image_of_text)
         texts = len(gallery.image_of_text)
         scores = (
@@ -236,9 +235,9 @@ class Retrieval(Protocol[RetrievalSettings]):
                 some = slice(start, start + job.shard)
                 yield _shard(own[some], {name: column[some] for name, column in values.items()}, direction)
         return Summary(
-            documents - (len(images) - len(gallery.images)),
+            sum(image.documents for image in gallery.images),
             data_checks=checks,
-            cut=dict.fromkeys(self.measures, (texts, gallery.cut, gallery.same)),
+            cut={"retrieval": (texts, gallery.cut, gallery.same)},
             remarks=gallery.remarks,
         )
 
@@ -261,24 +260,21 @@ class Retrieval(Protocol[RetrievalSettings]):
         """Return the means of a measure over the queries of its direction."""
         return compare_credit(rows, draws)
 
-    def _read(self, job: Job, failures: FailureLog) -> tuple[list[CaptionedImage], int, list[RecordedCheck]]:
-        """Return the images with the captions that are used, the number of their documents, and the data checks."""
+    def _read(self, job: Job, failures: FailureLog) -> tuple[list[CaptionedImage], list[RecordedCheck]]:
+        """Return the images with the captions that are used, and the data checks."""
         images: dict[str, CaptionedImage] = {}
-        documents = 0
         for document, captions in read_documents(job, self.document_keys, _captions, failures):
             if captions:
-                documents += 1
                 pixels = document.pixels
                 assert isinstance(pixels, ImageHandle)  # noqa: S101 - _captions has seen it
-                new = CaptionedImage(document.id, document.image, pixels, ())
-                image = images.setdefault(document.image, new)
+                image = images.get(document.image) or CaptionedImage(document.id, document.image, pixels)
                 together = (*image.captions, *captions)[: self.settings.captions]
-                images[document.image] = replace(image, captions=together)
+                images[document.image] = replace(image, captions=together, documents=image.documents + 1)
         if not images:
             raise no_rows(job, "no image can be retrieved", failures)
         rows = sum(len(image.captions) for image in images.values())
         checks = run_checks(job, documents=len(job.documents.rows), rows=rows, images=len(images))
-        return list(images.values()), documents, checks
+        return list(images.values()), checks
 
 
 def _captions(document: Document) -> Iterator[str]:
@@ -342,13 +338,17 @@ def _encoded(job: Job, images: Sequence[CaptionedImage], failures: FailureLog) -
                 kept.append(image)
                 if number in encoded.images.remarks:
                     remarks.append(Failure(image.id, "image", encoded.images.remarks[number]))
+        done += len(piece)
+        report(done, len(images))
         usable = np.array([number not in faults for number in range(len(piece))])
+        if not usable.any():
+            continue
         pictures.append(encoded.images.vectors[encoded.images.rows[usable]])
         texts.append(encoded.texts.vectors[encoded.texts.rows[usable[of_text]]])
         seen.append(encoded.seen[usable[of_text]])
         cut += int(encoded.cut[usable[of_text]].sum())
-        done += len(piece)
-        report(done, len(images))
+    if not kept:
+        raise no_rows(job, "no image can be encoded", failures)
     image_of_text = np.repeat(np.arange(len(kept)), [len(image.captions) for image in kept])
     same = _same_once_cut([text for image in kept for text in image.captions], np.concatenate(seen), image_of_text)
     return Gallery(kept, np.concatenate(pictures), np.concatenate(texts), image_of_text, cut, same, remarks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...errors import DataError
 from ...rows import BadRow, Row, read_lines
 
 FILE = "docci_descriptions.jsonlines"
@@ -20,5 +21,7 @@ def described(folder: Path, split: str = "test") -> Iterator[Row | BadRow]:
     Raises:
         DataError: The file is missing.
     """
+    if not (folder / FILE).is_file():
+        raise DataError(f"{folder}: holds no {FILE}", "'bench data docci_retrieval' lists the files.")
     rows = (row for _, row in read_lines(folder / FILE))
     return (row for row in rows if isinstance(row, BadRow) or row.get("split") == split)

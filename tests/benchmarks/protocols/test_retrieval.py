@@ -18,7 +18,7 @@ from capbench.benchmarks.comparing.comparison import CompareSettings, compare_ru
 from capbench.benchmarks.protocols import retrieval
 from capbench.benchmarks.protocols.retrieval import rank_pairs
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.errors import UsageError
+from capbench.errors import DataError, UsageError
 
 TASK = """\
 task: mine
@@ -137,13 +137,24 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
     ranks = {key: (value.value, value.scale, value.n) for key, value in read.record.results.items()}
     assert ranks["image_to_text_median_rank.median"] == (1.0, 1.0, 2)
     assert ranks["text_to_image_recall_1"] == (1.0, 100.0, 4)
-    assert read.record.truncation["image_to_text_map"].cut == 1
+    assert read.record.truncation["retrieval"].cut == 1
     other = run(
         captions, OfFiles(features | {"y": X}), "protocol: {captions: 2}\n", store=tmp_path / "other", **settings
     )
     (comparison,) = compare_runs([done.folder, other.folder], CompareSettings(metrics=["text_to_image_recall_1"]))
     assert [entry.value for entry in comparison.compared] == [1.0, 0.5]
     assert not any("excluded" in note or "scored in all" in note for note in comparison.notes)
+
+
+def test_nothing_that_can_be_encoded_is_an_error_and_shards_without_any_are_passed_over(
+    run: Callable[..., TaskRun], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("capbench.benchmarks.running.runner.SHARD_OF_IMAGES", 1)
+    done = run({"a": ["lost"], "b": ["y"], "c": ["near"]}, OfFiles(FEATURES))
+    assert [row["rank"] for row in done.samples.to_pylist() if row["image"]] == [1, 1, 1, 1]
+    assert done.record.documents.effective == 2
+    with pytest.raises(DataError, match=r"no image can be encoded\n0: candidate cannot be read"):
+        run({"a": ["lost"]}, OfFiles(FEATURES))
 
 
 class OfPairs(OfFiles):
