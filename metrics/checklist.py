@@ -167,9 +167,9 @@ class _JudgedChecklist(PromptedMetric):
             if missing := verdicts[item].count(None):
                 remarks[item] = f"{missing} of its {len(lists[item])} items got no verdict: counted as not mentioned"
         counts = np.zeros((len(items), 3))
-        for item, given in verdicts.items():
+        for item, of_item in verdicts.items():
             if item not in failures:
-                pairs = zip(lists[item], given, strict=True)
+                pairs = zip(lists[item], of_item, strict=True)
                 kept = [verdict for entry, verdict in pairs if self.of is None or entry.belongs_to(self.of)]
                 counts[item] = kept.count("yes"), kept.count("no"), len(kept)
         values = np.zeros(len(items))

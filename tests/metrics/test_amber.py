@@ -65,9 +65,9 @@ def made_answers(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
 @pytest.mark.usefixtures("princeton", "nltk_data")
 def test_counts_are_those_of_the_released_script(data_folder: Callable[[str], Path], tmp_path: Path):
     folder, golden = data_folder("amber"), read_golden("amber")
-    made = list(made_answers(folder))
-    references = [[", ".join(row["truth"]), ", ".join(row["hallu"])] for row, _ in made]
-    items = golden_items([answer for _, answer in made], references)
+    answers = list(made_answers(folder))
+    references = [[", ".join(row["truth"]), ", ".join(row["hallu"])] for row, _ in answers]
+    items = golden_items([answer for _, answer in answers], references)
     files = {"associations": str(folder / "relation.json"), "safe_words": str(folder / "safe_words.txt")}
     vectors = make_vectors(tmp_path / "vectors", vocabulary(folder))
     for printed, counter in COUNTERS.items():

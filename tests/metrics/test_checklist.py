@@ -63,7 +63,7 @@ def asked(caption: str, items: list[dict[str, str]]) -> str:
 
 
 @pytest.fixture
-def made(answers: Callable[..., RecordedResponses]) -> tuple[Items, Context]:
+def judged(answers: Callable[..., RecordedResponses]) -> tuple[Items, Context]:
     rows = [
         {"prompt": asked(f"caption of {name}", items), "response": answer} for name, items, answer in made_answers()
     ]
@@ -72,7 +72,7 @@ def made(answers: Callable[..., RecordedResponses]) -> tuple[Items, Context]:
     return items, Context(judge=answers(rows))
 
 
-def test_verdicts_are_read_and_pooled_as_the_released_code_does(made: tuple[Items, Context]):
+def test_verdicts_are_read_and_pooled_as_the_released_code_does(judged: tuple[Items, Context]):
     name, items, _ = made_answers()[0]
     assert hashlib.sha256(asked(f"caption of {name}", items).encode()).hexdigest() == GOLDEN["prompt"]
     letters: list[str] = []
@@ -86,7 +86,7 @@ def test_verdicts_are_read_and_pooled_as_the_released_code_does(made: tuple[Item
     assert letters == GOLDEN["verdicts"]
     for metric, key in (("checklist_coverage", "C"), ("checklist_precision", "P")):
         built = build_metric(metric, {})
-        scores = built.score(*made)
+        scores = built.score(*judged)
         assert [item for item, said in enumerate(letters) if said == "error"] == sorted(scores.failures)
         assert np.isnan(scores.values).sum() == GOLDEN["summary"]["n_error"] == len(scores.failures)
         for category, released in (GOLDEN["per_category"] | {"": GOLDEN["summary"]}).items():
@@ -96,13 +96,13 @@ def test_verdicts_are_read_and_pooled_as_the_released_code_does(made: tuple[Item
             assert counts == {"yes": released["yes1"], "no": released["no1"], "items": released["total1"]}
 
 
-def test_items_of_a_tag_or_type_count_alone(made: tuple[Items, Context]):
+def test_items_of_a_tag_or_type_count_alone(judged: tuple[Items, Context]):
     for of, total in GOLDEN["per_tag"].items():
-        parts = build_metric("checklist_coverage", {"of": of}).score(*made).parts
+        parts = build_metric("checklist_coverage", {"of": of}).score(*judged).parts
         assert {"yes1": parts["yes"].sum(), "total1": parts["items"].sum()} == total
     kinds = [build_metric("checklist_precision", {"of": f"{kind}_checklist"}) for kind in ("instance", "text")]
     assert [kind.label for kind in kinds] == ["Precision (instance_checklist)", "Precision (text_checklist)"]
-    assert sum(int(kind.score(*made).parts["items"].sum()) for kind in kinds) == GOLDEN["summary"]["total1"]
+    assert sum(int(kind.score(*judged).parts["items"].sum()) for kind in kinds) == GOLDEN["summary"]["total1"]
 
 
 def test_what_an_answer_lacks_is_named(answers: Callable[..., RecordedResponses]):
