@@ -165,18 +165,18 @@ def test_errors_are_marked_taken_back_and_saved_and_ranks_by_keys(browser: Brows
     page.locator("summary", has_text="remark").tap()
     page.get_by_label("Remark").fill("c u 1 are letters here")
     page.locator(".keep").tap()
-    page.wait_for_function("document.title.startsWith('2 of 4')")
+    page.wait_for_function("() => document.title.startsWith('2 of 4')")
     # The next page has words to mark, and no marks.
     assert field.input_value() == "[]"
     page.keyboard.press("c")
-    page.wait_for_function("document.title.startsWith('3 of 4')")
+    page.wait_for_function("() => document.title.startsWith('3 of 4')")
     context.close()
     context = open_browser(browser, addresses["ranking"], said)
     page = context.pages[0]
     page.goto(f"{addresses['ranking'].partition('/?')[0]}/raters/may")
     for key in "2143":
         page.keyboard.press(key)
-    page.wait_for_function("document.title.startsWith('2 of 2')")
+    page.wait_for_function("() => document.title.startsWith('2 of 2')")
     context.close()
     assert said == []
 
