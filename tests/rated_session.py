@@ -73,7 +73,7 @@ def begin_session(
     fields = {
         "task": "photos",
         "version": "1.0",
-        "questions": questions_of(aspects, better, **(form or {})),
+        "questions": questions_of(**{"aspects": aspects, "better": better, **(form or {})}),
         "systems": tuple(systems),
         "captions": tuple(captioner.fingerprint()["sha256"] for captioner in captioners),
         "seed": 1,

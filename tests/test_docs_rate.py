@@ -51,7 +51,7 @@ def test_every_command_of_the_page_does_what_it_says(tmp_path, monkeypatch, caps
     # The report's intervals are looked at by tests/benchmarks/rate.
     monkeypatch.setattr("capbench.benchmarks.rate.report.RESAMPLES", 20)
     good, brief = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
-    (questions,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    questions, _ = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
     for name, text in (("good.jsonl", good), ("brief.jsonl", brief), ("questions.yaml", questions)):
         Path(name).write_text(text, encoding="utf-8")
     blocks = re.findall(r"```\n(bench .*?)```", PAGE, flags=re.DOTALL)

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from opened_pages import WIDTHS, open_browser, served, violations
 from rated_session import SYSTEMS, make_session, make_task
+from synthetic_board import HOSTILE
 
 from capbench.benchmarks.rate.app import application
-from capbench.benchmarks.rate.questions import BETTER
+from capbench.benchmarks.rate.questions import DEFAULTS
 from capbench.benchmarks.rate.session import RatingQueue, Session
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("uvicorn", reason="needs the extra view")
 ANSWERS = 30
+FOUR = {f"system-{n}": [f"caption {n} of {row} {HOSTILE[n]}" for row in range(2)] for n in range(4)}
 SCALES = [
     "precision=1-5: nothing is right | all is right",
     "recall=0-3: nothing | little | much | all that can be seen",
@@ -90,7 +92,9 @@ def test_no_answer_is_lost_though_the_server_is_killed_twice(browser: Browser, t
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """What servers of a session of scales, and of one of choices, printed."""
-    asked = {"scales": {"aspects": SCALES, "references": True}, "choices": {"better": BETTER}}
+    asked: dict[str, dict[str, Any]] = {"scales": {"aspects": SCALES, "references": True}}
+    asked |= {form: {"form": {form: question}, "captions": FOUR} for form, question in DEFAULTS.items()}
+    asked["spans"] = {"form": {"spans": {"categories": ["object", HOSTILE[0]]}}}
     with ExitStack() as servers:
         yield {
             kind: servers.enter_context(pages_of(make_session(tmp_path_factory.mktemp(kind), rows=2, **settings)))
@@ -122,6 +126,9 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
             look("first")
         page.goto(f"{own}/raters/{rater}")
         page.wait_for_function("() => document.querySelector('img.large').naturalWidth === 16")
+        if kind == "spans":
+            for place in (1, 3):
+                page.locator(".token").nth(place).click()
         look(kind)
         while kind == "scales" and page.locator("#answer").count():
             before = page.title()
@@ -132,6 +139,46 @@ def test_every_page_fits_is_accessible_in_both_themes_and_asks_nobody_else(
             look("done")
         context.close()
     assert (faults, said) == ({}, [])
+
+
+def test_errors_are_marked_taken_back_and_saved_and_ranks_by_keys(browser: Browser, addresses: dict[str, str]) -> None:
+    said: list[str] = []
+    context = open_browser(browser, addresses["spans"], said, viewport={"width": 390, "height": 800}, has_touch=True)
+    page = context.pages[0]
+    own = addresses["spans"].partition("/?")[0]
+    page.goto(f"{own}/raters/may")
+    field = page.locator("[name=spans]")
+
+    def mark(*words: int) -> None:
+        for place in words:
+            page.locator(".token").nth(place).tap()
+        page.locator("[data-add]").tap()
+
+    assert field.input_value() == "[]"
+    mark(3, 1)
+    mark(0, 0)
+    page.get_by_role("button", name="Remove").last.tap()
+    text = page.locator(".token").all_inner_texts()
+    assert f"“{' '.join(text[1:4])}”: object, minor" in page.locator(".marked").inner_text()
+    start, end = len(text[0]) + 1, len(" ".join(text[:4]))
+    assert json.loads(field.input_value()) == [{"start": start, "end": end, "category": "object", "severity": "minor"}]
+    page.locator("summary", has_text="remark").tap()
+    page.get_by_label("Remark").fill("c u 1 are letters here")
+    page.locator(".keep").tap()
+    page.wait_for_function("() => document.title.startsWith('2 of 4')")
+    # The next page has words to mark, and no marks.
+    assert field.input_value() == "[]"
+    page.keyboard.press("c")
+    page.wait_for_function("() => document.title.startsWith('3 of 4')")
+    context.close()
+    context = open_browser(browser, addresses["ranking"], said)
+    page = context.pages[0]
+    page.goto(f"{addresses['ranking'].partition('/?')[0]}/raters/may")
+    for key in "2143":
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.title.startsWith('2 of 2')")
+    context.close()
+    assert said == []
 
 
 def test_the_keyboard_alone_rates_corrects_and_takes_back(browser: Browser, addresses: dict[str, str]) -> None:
@@ -185,7 +232,7 @@ def test_the_keyboard_alone_rates_corrects_and_takes_back(browser: Browser, addr
 
 
 def test_a_rater_is_told_when_the_server_is_gone_and_where_it_was_started_anew(browser: Browser, tmp_path: Path):
-    session = make_session(tmp_path, rows=2, better=BETTER)
+    session = make_session(tmp_path, rows=2, better=DEFAULTS["better"])
     context = browser.new_context()
     page = context.new_page()
     with pages_of(session) as address:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from rated_session import SYSTEMS, make_session, make_task, rate_all
 
-from capbench.benchmarks.rate.session import Session, locked, read_session
+from capbench.benchmarks.rate.session import RatingQueue, Session, locked, read_session
 from capbench.benchmarks.tables.pages import serving
 
 from .conftest import Bench
@@ -160,6 +160,40 @@ def test_choices_run_as_a_task(bench: Bench, tmp_path: Path) -> None:
     ]
     assert result_of["length", "accuracy"]["value"] == pytest.approx(sum(expected) / 6)
     assert result_of["length", "accuracy"]["n"] == 6
+
+
+FOUR = {f"system-{n}": [f"caption {'of words ' * n}{row}" for row in range(6)] for n in range(4)}
+MARK = {"start": 0, "end": 7, "category": "object", "severity": "minor"}
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize(
+    ("asked", "said", "statistic", "row"),
+    [
+        ({"best_worst": "?"}, {"best": 3, "worst": 0}, "accuracy", {"ranks": [3, 2, 2, 1]}),
+        ({"ranking": "?"}, [4, 3, 2, 1], "accuracy", {"ranks": [4, 3, 2, 1], "remarks": {"ann": "unsure"}}),
+        ({"battles": "?"}, lambda pair: {"pair": list(pair), "better": max(pair)}, "accuracy", {"votes": [1]}),
+        ({"spans": {"categories": ["object"]}}, [MARK] * 2, "kendall_b", {"rating_errors": [-2]}),
+        ({"aspects": ["p=1-5", "q=1-5"]}, {"p": 4, "q": None}, "kendall_b_p", None),
+    ],
+)
+def test_every_form_runs_as_a_task_at_once(bench: Bench, tmp_path: Path, asked, said, statistic, row) -> None:
+    aspects = asked.pop("aspects", [])
+    session = make_session(tmp_path, captions=FOUR, aspects=aspects, form=asked, repeats=1)
+    desk = RatingQueue(session)
+    while (place := desk.place("ann")).step is not None:
+        answer = said(place.step.shown) if callable(said) else said
+        # Not all can be told, and not all have errors.
+        unsure = None if "ranking" in asked or "best_worst" in asked else [] if asked.get("spans") else answer
+        assert desk.answer("ann", place.number, unsure if place.number == 2 else answer, "unsure")
+    if row is None:
+        bench("rate", "photos", "--output", session.folder, "--report").succeeded("'cannot tell'")
+        assert not (session.folder / "session_rated.yaml").exists()
+        return
+    result_of, task = results(bench, session.folder)
+    assert result_of["length", statistic]["n"] > 0 and task["task"] == "session_rated"
+    of_others = [one for one in rows_of(session) if one.get("rating_errors") != [0]]
+    assert of_others[0].items() >= row.items()
 
 
 def test_images_of_which_nobody_could_tell_are_left_out_and_counted(bench: Bench, tmp_path: Path) -> None:

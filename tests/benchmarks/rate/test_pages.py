@@ -85,6 +85,40 @@ def test_pages_are_blind(client: Any, choices: Any) -> None:
     assert "secret-model" not in choices.get("/").text
 
 
+def test_a_rater_with_a_link_answers_by_it_alone(tmp_path: Path) -> None:
+    session = make_session(tmp_path, better="?", raters=("ann", "bob"))
+    (ann, _), _ = session.links().items()
+    with client_of(session) as client:
+        first = client.get("/", params={"token": TOKEN, "name": "ann"})
+        assert first.status_code == 200 and "Each rater has a link" in first.text and ann not in first.text
+        for path in ("ann", f"ann-{'0' * 16}", ann.replace("ann", "bob")):
+            assert client.get(f"/raters/{path}").status_code == 404
+        answer = client.post(f"/raters/{ann}/answers", data={"number": "0", "choice": "0", "remark": "  odd \n one"})
+        assert answer.headers["location"] == f"/raters/{ann}"
+        assert "ann: 1 of 6 answered" in client.get(f"/raters/{ann}").text
+    (row,) = session.answers("ann").rows.values()
+    assert row["remark"] == "odd one" and row["seconds"] >= 0
+
+
+@pytest.mark.parametrize("form", ["battles", "ranking", "spans"])
+def test_pages_of_other_forms_are_blind_and_hold_no_markup_of_captions(tmp_path: Path, form: str) -> None:
+    # Captions with words to press are no longer one text; categories are.
+    asked = {form: {"categories": HOSTILE} if form == "spans" else "?"}
+    with client_of(make_session(tmp_path, form=asked)) as client:
+        texts = [client.get("/", params={"token": TOKEN}).text]
+        for number in range(6):
+            texts.append(client.get("/raters/ann").text)
+            client.post("/raters/ann/answers", data={"number": str(number), "choice": "cannot_tell"})
+    assert not any("secret-model" in text for text in texts)
+    require_texts(texts, "rate")
+
+
+def test_a_name_that_looks_like_another_raters_is_refused(choices: Any) -> None:
+    choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"})
+    answer = choices.get("/", params={"name": "\u0430nn"})
+    assert answer.status_code == 400 and "looks like ann, who has answers" in answer.text
+
+
 def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
     page = client.get("/raters/cy").text
     assert "words of" in page
