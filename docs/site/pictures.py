@@ -54,6 +54,7 @@ def take(page: Page) -> None:
     with opened(page, "view", "runs") as own:
         save(page, "run", f"{own}/runs/{whole}", 760)
         save(page, "view", f"{own}/runs/{short}/samples/53?matches={quote(CAPTURE)}", 1180)
+        save(page, "samples", f"{own}/runs/{whole}/samples?sort=-models_disagree&q={quote('cider < 8')}", 760)
         save(page, "compare", f"{own}/compare?a={whole}&b={short}&x=meteor", 1060)
     for name, caption in CAPTIONS.items():
         rows = [json.dumps({"id": str(document), "caption": caption}) for document in range(4)]
