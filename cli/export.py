@@ -1,6 +1,6 @@
 """``bench export``: results of finished runs, for papers and for other programs; what is to be scored by these.
 
-What recipes trained and made goes out by ``export_folder.py``.
+And what recipes trained and made, for others.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import shlex
 from pathlib import Path
 
 from ..errors import UsageError, did_you_mean
-from . import export_folder
 from .options import PERMISSIONS, TASK, add_options, locations_of, names, refuse, task_settings, tell, tell_rows
 
 WANTED = ("pairs", "prompts")
 """Formats of what is to be scored, or answered, elsewhere."""
 FORMATS = ("csv", "latex", "parquet", "lm-eval", *WANTED)
-_ALL = ", ".join((*FORMATS, *export_folder.FORMATS))
+OF_FOLDERS = ("hub", "data")
+"""Formats of folders that recipes wrote."""
+_ALL = ", ".join((*FORMATS, *OF_FOLDERS))
 _OF_TASKS = {
     **dict.fromkeys(("tasks", "metrics", "include_path", "data", "allow_outside"), ("lm-eval", *WANTED)),
     **dict.fromkeys(("model", "model_args", "images"), WANTED),
@@ -90,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", metavar="OWNER/NAME", help="with hub: the model's repository there")
     parser.add_argument("--dry_run", action="store_true", help="with hub: list what would be sent")
-    parser.add_argument("--format", choices=export_folder.SHARDS, help="with data: the format of the shards")
+    parser.add_argument("--format", choices=("webdataset", "parquet"), help="with data: the format of the shards")
     parser.add_argument(
         "--private",
         action=argparse.BooleanOptionalAction,
@@ -106,8 +107,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the export; exit code 1 if a run could not be read (the others are written)."""
-    if options.inputs and options.inputs[0] in export_folder.FORMATS:
-        return export_folder.export_folder(options)
+    if options.inputs and options.inputs[0] in OF_FOLDERS:
+        return _export_folder(options)
     fmt, places = _split(options)
     if options.tasks:
         return _export_lm_eval(options) if fmt == "lm-eval" else _export_wanted(options, options.inputs[0])
@@ -217,4 +218,43 @@ def _export_wanted(options: argparse.Namespace, fmt: str) -> int:
     count, failures = write_wanted(fmt, options.output, names(options.tasks), answers=options.answers, **call)
     tell(*(f"left out: {describe(failure)}" for failure in failures))
     print(f"{count:,} {fmt}: {options.output}")
+    return 0
+
+
+def _export_folder(options: argparse.Namespace) -> int:
+    """Push the folder of a training to the hub, or write that of a pipeline as shards."""
+    kind, *folders = options.inputs
+    needed, usage = {
+        "hub": (options.to, "bench export hub FOLDER --to OWNER/NAME"),
+        "data": (options.format and options.output, "bench export data FOLDER --format FORMAT --output DIR"),
+    }[kind]
+    if len(folders) != 1 or not needed:
+        raise UsageError(f"bench export {kind}: names one folder, and where it goes.", usage)
+    refuse(
+        (kind == "data" and (options.to or options.dry_run), "--to and --dry_run go with 'hub'", usage),
+        (kind == "hub" and (options.format or options.output), "--format and --output go with 'data'", usage),
+        (options.tasks or options.push_to_hub or options.samples, "--tasks, --push_to_hub and --samples go with runs"),
+    )
+    return (_push if kind == "hub" else _write)(Path(folders[0]).expanduser(), options)
+
+
+def _push(folder: Path, options: argparse.Namespace) -> int:
+    from ..hub import upload
+    from ..recipes.training.publishing import files_for_hub
+
+    files = files_for_hub(folder)
+    for name, content in sorted(files.items()):
+        size = len(content) if isinstance(content, bytes) else content.stat().st_size
+        print(f"{size:>15,}  {name}")
+    if not options.dry_run:
+        message = f"{folder.absolute().name}, trained by capbench"
+        print(upload(options.to, "model", files, options.private, message))
+    return 0
+
+
+def _write(folder: Path, options: argparse.Namespace) -> int:
+    from ..recipes.data_synthesis.exporting import export_rows
+
+    total = export_rows(folder, options.format, options.output)
+    print(f"{total:,} rows: {options.output}")
     return 0
