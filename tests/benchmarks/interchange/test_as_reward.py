@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import multiprocessing
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from tiny_images import noise_image
 
 import capbench
+from capbench.benchmarks.interchange.as_reward import written_corpus
 from capbench.errors import DataError, UsageError
 
 CORPUS = [
@@ -122,6 +124,16 @@ def test_completion_without_references_is_an_error_or_the_given_value():
 def test_rewards_that_cannot_be_are_refused_when_they_are_made(make: Callable[[], Any], message: str):
     with pytest.raises((UsageError, DataError), match=message):
         make()
+
+
+def test_written_corpus_is_deleted_with_the_process(monkeypatch: pytest.MonkeyPatch):
+    at_the_end = list[tuple[Any, ...]]()
+    monkeypatch.setattr(atexit, "register", lambda *call: at_the_end.append(call))
+    file = Path(written_corpus(CORPUS, "image"))
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 6
+    for call, *arguments in at_the_end:
+        call(*arguments)
+    assert not file.exists()
 
 
 def _sent(reward: Any, completions: list[str], references: list[list[str]]) -> list[float]:
