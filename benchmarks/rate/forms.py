@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Literal, TypeAlias, cast
 
 from .items import RatedItem, Step
-from .questions import Questionnaire, Spans
+from .questions import Questionnaire, SpanCategories
 
 TIE: Literal["tie"] = "tie"
 CANNOT_TELL = "cannot_tell"
@@ -35,13 +35,15 @@ def is_answer(questions: Questionnaire, item: RatedItem, value: Any) -> bool:
             return value == TIE or _is_index(value, captions)
         case "best_worst":
             of_both = list(value.values()) if isinstance(value, dict) and value.keys() == {"best", "worst"} else []
-            return len(of_both) == 2 and all(_is_index(one, captions) for one in of_both) and of_both[0] != of_both[1]
+            return (
+                len(of_both) == 2 and all(_is_index(index, captions) for index in of_both) and of_both[0] != of_both[1]
+            )
         case "ranking":
             return isinstance(value, list) and len(value) == len(captions) and _are_ranks(value, item)
         case "battles":
             return isinstance(value, dict) and value.keys() == {"pair", "better"} and _is_battle(value, captions)
         case _:
-            spans = cast("Spans", questions.spans)
+            spans = cast("SpanCategories", questions.spans)
             return isinstance(value, list) and all(_is_mark(spans, item, mark) for mark in value)
 
 
@@ -54,7 +56,10 @@ def _are_scores(questions: Questionnaire, value: Any) -> bool:
     return (
         isinstance(value, dict)
         and value.keys() == aspects.keys()
-        and all(one is None or (type(one) is int and one in aspects[name].numbers) for name, one in value.items())
+        and all(
+            number is None or (type(number) is int and number in aspects[name].numbers)
+            for name, number in value.items()
+        )
     )
 
 
@@ -67,11 +72,11 @@ def _are_ranks(value: Sequence[Any], item: RatedItem) -> bool:
 
 def _is_battle(value: Mapping[str, Any], captions: range) -> bool:
     pair, better = value["pair"], value["better"]
-    is_pair = isinstance(pair, list) and len(pair) == 2 and all(_is_index(one, captions) for one in pair)
+    is_pair = isinstance(pair, list) and len(pair) == 2 and all(_is_index(index, captions) for index in pair)
     return is_pair and pair[0] != pair[1] and (better in (None, TIE) or (type(better) is int and better in pair))
 
 
-def _is_mark(spans: Spans, item: RatedItem, mark: Any) -> bool:
+def _is_mark(spans: SpanCategories, item: RatedItem, mark: Any) -> bool:
     if not isinstance(mark, dict) or mark.keys() != {"start", "end", "category", "severity"}:
         return False
     start, end, longest = mark["start"], mark["end"], max(map(len, item.texts))
@@ -113,7 +118,7 @@ def answer_of(questions: Questionnaire, item: RatedItem, step: Step, fields: Map
             of_caption = dict(zip(step.shown, map(int, ranks), strict=True))
             return [of_caption.get(caption) for caption in range(len(item.texts))]
         case _:
-            return _marks(cast("Spans", questions.spans), item, step, fields.get("spans", ""))
+            return _marks(cast("SpanCategories", questions.spans), item, step, fields.get("spans", ""))
 
 
 def _scores(questions: Questionnaire, fields: Mapping[str, str]) -> Answer | ValueError:
@@ -124,13 +129,13 @@ def _scores(questions: Questionnaire, fields: Mapping[str, str]) -> Answer | Val
     return {name: None if value == CANNOT_TELL else int(value) for name, value in values.items()}
 
 
-def _marks(spans: Spans, item: RatedItem, step: Step, text: str) -> Answer | ValueError:
+def _marks(spans: SpanCategories, item: RatedItem, step: Step, text: str) -> Answer | ValueError:
     try:
         marks = json.loads(text)
     except ValueError:
         marks = None
     length = len(item.texts[step.shown[0]])
-    if not isinstance(marks, list) or not all(_is_mark(spans, item, one) and one["end"] <= length for one in marks):
+    if not isinstance(marks, list) or not all(_is_mark(spans, item, mark) and mark["end"] <= length for mark in marks):
         return ValueError("The marked errors could not be read; mark them again.")
     return marks
 
@@ -139,7 +144,7 @@ Judgement: TypeAlias = tuple[tuple[Any, ...], float]
 """What is judged, within an item, and the category of the verdict."""
 
 
-def score_of(spans: Spans, marks: Sequence[Mapping[str, Any]]) -> float:
+def score_of(spans: SpanCategories, marks: Sequence[Mapping[str, Any]]) -> float:
     """Return the score of a caption: 0 minus the points of its errors."""
     return 0.0 - sum(spans.severities[mark["severity"]] for mark in marks)
 

@@ -69,8 +69,8 @@ def rater_rows(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
     """
     items = {item.id: item for item in session.items}
     known = {
-        (one.id, None if one.system is None else session.design.systems.index(one.system)): one.answer
-        for one in session.design.known
+        (sample.id, None if sample.system is None else session.design.systems.index(sample.system)): sample.answer
+        for sample in session.design.known
     }
     return {
         name: RaterRow(_values(session, answers, session.answers(name), items, known, len(session.asked(name))))
@@ -122,8 +122,8 @@ def _alike(first: Answer, other: Answer) -> bool:
             return first["better"] == other["better"]
         if "best" not in first:
             return all(
-                one == other[name] or (None not in (one, other[name]) and abs(one - other[name]) <= 1)
-                for name, one in first.items()
+                value == other[name] or (None not in (value, other[name]) and abs(value - other[name]) <= 1)
+                for name, value in first.items()
             )
     return first == other
 

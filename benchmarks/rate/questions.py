@@ -56,7 +56,7 @@ class Aspect(Strict):
         return range(self.ends[0], self.ends[1] + 1)
 
 
-class Spans(Strict):
+class SpanCategories(Strict):
     """Errors that raters mark in a caption, as in MQM and THumB."""
 
     categories: tuple[str, ...] = Field(min_length=1)
@@ -86,7 +86,7 @@ class Questionnaire(Strict):
     """Question for ranks of all captions of an image; ranks may be equal."""
     battles: str = Field(default="", max_length=_MOST_SAID)
     """Question for the better of two captions, whose systems are drawn among many."""
-    spans: Spans | None = None
+    spans: SpanCategories | None = None
     """Errors to mark; raters see one caption at a time."""
     instructions: str = Field(default="", max_length=10 * _MOST_SAID)
     """Text on the first page."""

@@ -192,7 +192,7 @@ def test_every_form_runs_as_a_task_at_once(bench: Bench, tmp_path: Path, asked, 
         return
     result_of, task = results(bench, session.folder)
     assert result_of["length", statistic]["n"] > 0 and task["task"] == "session_rated"
-    of_others = [one for one in rows_of(session) if one.get("rating_errors") != [0]]
+    of_others = [row for row in rows_of(session) if row.get("rating_errors") != [0]]
     assert of_others[0].items() >= row.items()
 
 

@@ -62,7 +62,7 @@ def test_characters_are_words_to_every_metric_and_the_default_is_as_before(
     spaced = make_items([" ".join(text) for text in candidates], [[" ".join(t) for t in texts] for texts in references])
     items, by_default, by_character = make_items(candidates, references), metric(), metric(tokenizer="char")
     # One metric after the other on the same items: tokens are told apart.
-    values = [one.score(items, Context()).values for one in (by_default, by_character)]
+    values = [metric.score(items, Context()).values for metric in (by_default, by_character)]
     assert np.array_equal(values[1], by_default.score(spaced, Context()).values)
     assert not np.array_equal(*values)
     assert metric(tokenizer="ptb").fingerprint() == by_default.fingerprint()

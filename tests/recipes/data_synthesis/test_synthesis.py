@@ -370,8 +370,8 @@ def test_folder_can_be_moved_and_says_once_what_made_it(pipeline: Callable[..., 
     made_by = json.loads((moved / "provenance.json").read_text())
     assert (made_by["pipeline"], made_by["libraries"]["capbench"]) == ("tiny", capbench.__version__)
     assert datetime.fromisoformat(made_by["date"]).tzinfo is not None
-    one = made_by["stages"]["one"]
-    assert (one["stage"], one["settings"]["add"], one["seed"], one["models"]) == ("Add", "one", 0, [])
+    stage = made_by["stages"]["one"]
+    assert (stage["stage"], stage["settings"]["add"], stage["seed"], stage["models"]) == ("Add", "one", 0, [])
     rows = collect(read_rows(moved / "rows.jsonl"), "rows.jsonl", moved).rows
     assert [read_image(row.image).image.width for row in rows] == [8, 9, 8]
     assert len(list((moved / "images").iterdir())) == 2
