@@ -79,11 +79,11 @@ def significance_letters(count: int, different: Iterable[tuple[int, int]]) -> li
 
 def letters_in(label: str) -> set[str]:
     """Return the letters of a label of up to 26 groups: ``a-cf`` has a, b, c and f."""
-    found: set[str] = set()
+    letters: set[str] = set()
     for first, last in re.findall(r"([a-z])(?:-([a-z]))?", label):
         start, end = ascii_lowercase.index(first), ascii_lowercase.index(last or first)
-        found |= set(ascii_lowercase[start : end + 1])
-    return found
+        letters |= set(ascii_lowercase[start : end + 1])
+    return letters
 
 
 def rank_ranges(count: int, different: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

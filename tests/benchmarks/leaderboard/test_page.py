@@ -291,10 +291,11 @@ def test_overview_is_in_the_order_of_mean_ranks_with_facts_of_aliases_and_a_chec
         for n, ranks in enumerate(zip(*cells, strict=True))
     ]
     rules = replace(tables[0].columns[0], key="rules"), replace(tables[0].columns[0], key="falls.object")
-    one = replace(tables[1], columns=rules, rows=tuple(replace(r, cells=r.cells * 2) for r in tables[1].rows))
+    checklist = replace(tables[1], columns=rules, rows=tuple(replace(r, cells=r.cells * 2) for r in tables[1].rows))
     runs = (with_record(board.runs[0], model_name="qwen2-vl-7b"),)
     named = [
-        replace(table, rows=(replace(table.rows[0], run=runs[0].key), *table.rows[1:])) for table in (tables[0], one)
+        replace(table, rows=(replace(table.rows[0], run=runs[0].key), *table.rows[1:]))
+        for table in (tables[0], checklist)
     ]
     page = pages(Board((named[0], replace(named[1], by_rule=True)), (), (), runs, ()))["overview.html"].decode()
     assert page.count('data-metric="τ-c"') == 2 + 1
