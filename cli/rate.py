@@ -24,7 +24,7 @@ what is asked:
   --better [QUESTION]       which caption of an image is better; "no difference" and "cannot tell" are answers, too
   --best_worst [QUESTION]   the best and the worst of three to nine captions
   --ranking [QUESTION]      a rank of each of two to nine captions
-  --battles [QUESTION]      the better of two captions; of any number of systems, pairs whose outcome is uncertain
+  --battle [QUESTION]       the better of two captions; of any number of systems, pairs whose outcome is uncertain
   --spans CATEGORY,...      errors, marked in the caption, each with a category and a severity (minor, major)
   --questions FILE          the same as YAML, with questions and instructions: docs/rate.md
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--better", nargs="?", const="", metavar="QUESTION", help="which caption is better")
     asked.add_argument("--best_worst", nargs="?", const="", metavar="QUESTION", help="the best and the worst caption")
     asked.add_argument("--ranking", nargs="?", const="", metavar="QUESTION", help="a rank of each caption")
-    asked.add_argument("--battles", nargs="?", const="", metavar="QUESTION", help="pairs of many systems")
+    asked.add_argument("--battle", nargs="?", const="", metavar="QUESTION", help="pairs of many systems")
     asked.add_argument("--spans", type=lambda text: text.split(","), metavar="CATEGORY,...", help="errors to mark")
     asked.add_argument("--questions", type=Path, metavar="FILE", help="either, from a YAML file")
     parser.add_argument("--references", action="store_true", default=None, help="show raters the references, too")
@@ -188,7 +188,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
         many = f"{needed.start} to {needed.stop - 1:,}"
         raise UsageError(
             f"--{asked.form} compares {many} captions of an image, not {len(captions)}",
-            "--battles takes any number of systems, and shows two captions at a time.",
+            "--battle takes any number of systems, and shows two captions at a time.",
         )
     names = [*filter(None, map(rater_name, options.raters or ()))]
     if len(set(names)) < len(options.raters or ()):

@@ -346,6 +346,7 @@ KINDS = {
     "loop": SelfLoop,
     "engine": ClusterFile,
     "aspects": Questionnaire,
+    "spans": Questionnaire,
 }
 """The key that tells what a file is, to what reads it."""
 

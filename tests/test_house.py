@@ -230,10 +230,6 @@ OTHERS_NAMES = {
     "adapters/captioners/lmms.py": "lm-eval's own request type is called so",
     "benchmarks/interchange/lm_eval_tasks.py": "what is written there is lm-eval's output_type",
     "cli/plot.py": "a kind of plot is called so",
-    **dict.fromkeys(
-        (f"benchmarks/rate/{name}.py" for name in ("forms", "made_task", "questions", "report", "session")),
-        "a form of questions is called so",
-    ),
     "tasks/index.py": "lm-eval's own default, for task files that name none",
 }
 """Files in which the name of a protocol stands for something else."""

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Literal, TypeAlias, cast
 
 from .items import RatedItem, Step
-from .questions import Questionnaire, SpanCategories
+from .questions import MarkedErrors, Questionnaire
 
 TIE: Literal["tie"] = "tie"
 CANNOT_TELL = "cannot_tell"
@@ -36,14 +36,14 @@ def is_answer(questions: Questionnaire, item: RatedItem, value: Any) -> bool:
         case "best_worst":
             of_both = list(value.values()) if isinstance(value, dict) and value.keys() == {"best", "worst"} else []
             return (
-                len(of_both) == 2 and all(_is_index(index, captions) for index in of_both) and of_both[0] != of_both[1]
+                len(of_both) == 2 and all(_is_index(entry, captions) for entry in of_both) and of_both[0] != of_both[1]
             )
         case "ranking":
             return isinstance(value, list) and len(value) == len(captions) and _are_ranks(value, item)
-        case "battles":
+        case "battle":
             return isinstance(value, dict) and value.keys() == {"pair", "better"} and _is_battle(value, captions)
         case _:
-            spans = cast("SpanCategories", questions.spans)
+            spans = cast("MarkedErrors", questions.spans)
             return isinstance(value, list) and all(_is_mark(spans, item, mark) for mark in value)
 
 
@@ -57,8 +57,7 @@ def _are_scores(questions: Questionnaire, value: Any) -> bool:
         isinstance(value, dict)
         and value.keys() == aspects.keys()
         and all(
-            number is None or (type(number) is int and number in aspects[name].numbers)
-            for name, number in value.items()
+            entry is None or (type(entry) is int and entry in aspects[name].numbers) for name, entry in value.items()
         )
     )
 
@@ -72,11 +71,11 @@ def _are_ranks(value: Sequence[Any], item: RatedItem) -> bool:
 
 def _is_battle(value: Mapping[str, Any], captions: range) -> bool:
     pair, better = value["pair"], value["better"]
-    is_pair = isinstance(pair, list) and len(pair) == 2 and all(_is_index(index, captions) for index in pair)
+    is_pair = isinstance(pair, list) and len(pair) == 2 and all(_is_index(entry, captions) for entry in pair)
     return is_pair and pair[0] != pair[1] and (better in (None, TIE) or (type(better) is int and better in pair))
 
 
-def _is_mark(spans: SpanCategories, item: RatedItem, mark: Any) -> bool:
+def _is_mark(spans: MarkedErrors, item: RatedItem, mark: Any) -> bool:
     if not isinstance(mark, dict) or mark.keys() != {"start", "end", "category", "severity"}:
         return False
     start, end, longest = mark["start"], mark["end"], max(map(len, item.texts))
@@ -99,13 +98,13 @@ def answer_of(questions: Questionnaire, item: RatedItem, step: Step, fields: Map
     if questions.form == "aspects":
         return _scores(questions, fields)
     if choice == CANNOT_TELL:
-        return {"pair": list(step.shown), "better": None} if questions.battles else None
+        return {"pair": list(step.shown), "better": None} if questions.battle else None
     match questions.form:
-        case "better" | "battles":
+        case "better" | "battle":
             if choice != TIE and choice not in places:
                 return ValueError("Choose a caption or one of the other answers.")
             better = TIE if choice == TIE else step.shown[int(choice)]
-            return {"pair": list(step.shown), "better": better} if questions.battles else better
+            return {"pair": list(step.shown), "better": better} if questions.battle else better
         case "best_worst":
             best, worst = fields.get("best", ""), fields.get("worst", "")
             if best not in places or worst not in places or best == worst:
@@ -118,7 +117,7 @@ def answer_of(questions: Questionnaire, item: RatedItem, step: Step, fields: Map
             of_caption = dict(zip(step.shown, map(int, ranks), strict=True))
             return [of_caption.get(caption) for caption in range(len(item.texts))]
         case _:
-            return _marks(cast("SpanCategories", questions.spans), item, step, fields.get("spans", ""))
+            return _marks(cast("MarkedErrors", questions.spans), item, step, fields.get("spans", ""))
 
 
 def _scores(questions: Questionnaire, fields: Mapping[str, str]) -> Answer | ValueError:
@@ -129,13 +128,15 @@ def _scores(questions: Questionnaire, fields: Mapping[str, str]) -> Answer | Val
     return {name: None if value == CANNOT_TELL else int(value) for name, value in values.items()}
 
 
-def _marks(spans: SpanCategories, item: RatedItem, step: Step, text: str) -> Answer | ValueError:
+def _marks(spans: MarkedErrors, item: RatedItem, step: Step, text: str) -> Answer | ValueError:
     try:
         marks = json.loads(text)
     except ValueError:
         marks = None
     length = len(item.texts[step.shown[0]])
-    if not isinstance(marks, list) or not all(_is_mark(spans, item, mark) and mark["end"] <= length for mark in marks):
+    if not isinstance(marks, list) or not all(
+        _is_mark(spans, item, entry) and entry["end"] <= length for entry in marks
+    ):
         return ValueError("The marked errors could not be read; mark them again.")
     return marks
 
@@ -144,7 +145,7 @@ Judgement: TypeAlias = tuple[tuple[Any, ...], float]
 """What is judged, within an item, and the category of the verdict."""
 
 
-def score_of(spans: SpanCategories, marks: Sequence[Mapping[str, Any]]) -> float:
+def score_of(spans: MarkedErrors, marks: Sequence[Mapping[str, Any]]) -> float:
     """Return the score of a caption: 0 minus the points of its errors."""
     return 0.0 - sum(spans.severities[mark["severity"]] for mark in marks)
 
@@ -161,11 +162,11 @@ def credits_of(questions: Questionnaire, item: RatedItem, answer: Answer, shown:
         answer: The answer.
         shown: Index of the caption, if one is shown at a time.
     """
-    if answer is None or (questions.battles and answer["better"] is None):
+    if answer is None or (questions.battle and answer["better"] is None):
         return {}
     if questions.spans:
         return {cast("int", shown): score_of(questions.spans, answer)}
-    if questions.battles:
+    if questions.battle:
         won = answer["better"]
         return {system: 0.5 if won == TIE else float(system == won) for system in answer["pair"]}
     first = item.first_equal
@@ -183,11 +184,11 @@ def credits_of(questions: Questionnaire, item: RatedItem, answer: Answer, shown:
 
 def judgements_of(questions: Questionnaire, answer: Answer, shown: int | None) -> Iterator[Judgement]:
     """Yield what raters agree on or not: a pair of captions, the best, the worst, or the score of a caption."""
-    if answer is None or (questions.battles and answer["better"] is None):
+    if answer is None or (questions.battle and answer["better"] is None):
         return
     if questions.spans:
         yield (shown,), score_of(questions.spans, answer)
-    elif questions.battles:
+    elif questions.battle:
         first, other = sorted(answer["pair"])
         yield (first, other), -1 if answer["better"] == TIE else answer["better"]
     elif questions.best_worst:

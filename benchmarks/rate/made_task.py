@@ -73,7 +73,7 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
 def _is_judged(row: Mapping[str, Any]) -> bool:
     """Return whether a rater could judge a row."""
     judgements = [row[name] for name in row if name.startswith("rating_")] or [row.get("votes") or row["ranks"]]
-    return all(any(answer is not None for answer in of_row) for of_row in judgements)
+    return all(any(entry is not None for entry in of_row) for of_row in judgements)
 
 
 def _about(item: RatedItem) -> dict[str, Any]:
@@ -101,13 +101,15 @@ def _ratings(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> 
                 columns = {"rating_errors": scores, "errors": answers}
             else:
                 columns = {f"rating_{aspect}": [answer[aspect] for answer in answers] for aspect in questions.aspects}
-            answers = {name: [answer for answer in of_row if answer is not None] for name, of_row in columns.items()}
+            judged_columns = {
+                name: [entry for entry in of_row if entry is not None] for name, of_row in columns.items()
+            }
             yield {
                 "id": f"{item.id}|{system}",
                 **_about(item),
                 "system": system,
                 "caption": item.captions[system],
-                **answers,
+                **judged_columns,
                 "raters": list(of_raters),
                 **_remarks(session, of_raters, key),
             }
@@ -185,11 +187,11 @@ _ROWS: Mapping[Form, _Rows] = {
     "better": _choices,
     "best_worst": _rankings,
     "ranking": _rankings,
-    "battles": _battles,
+    "battle": _battles,
 }
 _KEYS: Mapping[Form, Mapping[str, Any]] = {
     "better": VOTED_ROWS,
     "best_worst": RANKED_ROWS,
     "ranking": RANKED_ROWS,
-    "battles": BATTLE_ROWS,
+    "battle": BATTLE_ROWS,
 }

@@ -69,8 +69,8 @@ def rater_rows(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
     """
     items = {item.id: item for item in session.items}
     known = {
-        (sample.id, None if sample.system is None else session.design.systems.index(sample.system)): sample.answer
-        for sample in session.design.known
+        (entry.id, None if entry.system is None else session.design.systems.index(entry.system)): entry.answer
+        for entry in session.design.known
     }
     return {
         name: RaterRow(_values(session, answers, session.answers(name), items, known, len(session.asked(name))))
@@ -122,8 +122,8 @@ def _alike(first: Answer, other: Answer) -> bool:
             return first["better"] == other["better"]
         if "best" not in first:
             return all(
-                value == other[name] or (None not in (value, other[name]) and abs(value - other[name]) <= 1)
-                for name, value in first.items()
+                entry == other[name] or (None not in (entry, other[name]) and abs(entry - other[name]) <= 1)
+                for name, entry in first.items()
             )
     return first == other
 
@@ -133,8 +133,8 @@ def warnings(raters: Mapping[str, RaterRow]) -> list[str]:
     fast = [name for name, row in raters.items() if row.values["fast"][1] >= _FEWEST]
     hasty = [name for name in fast if 2 * raters[name].values["fast"][0] > raters[name].values["fast"][1]]
     constant = [name for name, row in raters.items() if row.values["constant"]]
-    found = {
+    reasons = {
         f"more than half of their answers took less time than reading ({WORDS_A_SECOND:g} words a second)": hasty,
         "all their answers are equal, or at the same place of the page": constant,
     }
-    return [f"Look at {', '.join(names)}: {why}." for why, names in found.items() if names]
+    return [f"Look at {', '.join(names)}: {why}." for why, names in reasons.items() if names]

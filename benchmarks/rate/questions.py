@@ -13,12 +13,12 @@ from ...errors import UsageError
 from ...tasks.schema import Strict, faults_of
 from ...tasks.yaml_files import parse
 
-Form = Literal["aspects", "better", "best_worst", "ranking", "battles", "spans"]
+Form = Literal["aspects", "better", "best_worst", "ranking", "battle", "spans"]
 DEFAULTS: Mapping[str, str] = {
     "better": "Which caption describes the image better?",
     "best_worst": "Which caption describes the image best, and which worst?",
     "ranking": "How well do the captions describe the image, 1 being the best?",
-    "battles": "Which caption describes the image better?",
+    "battle": "Which caption describes the image better?",
 }
 """Forms that compare captions, and their default questions."""
 MOST_TOGETHER = 9
@@ -56,7 +56,7 @@ class Aspect(Strict):
         return range(self.ends[0], self.ends[1] + 1)
 
 
-class SpanCategories(Strict):
+class MarkedErrors(Strict):
     """Errors that raters mark in a caption, as in MQM and THumB."""
 
     categories: tuple[str, ...] = Field(min_length=1)
@@ -84,9 +84,9 @@ class Questionnaire(Strict):
     """Question for the best and the worst of three or more captions."""
     ranking: str = Field(default="", max_length=_MOST_SAID)
     """Question for ranks of all captions of an image; ranks may be equal."""
-    battles: str = Field(default="", max_length=_MOST_SAID)
+    battle: str = Field(default="", max_length=_MOST_SAID)
     """Question for the better of two captions, whose systems are drawn among many."""
-    spans: SpanCategories | None = None
+    spans: MarkedErrors | None = None
     """Errors to mark; raters see one caption at a time."""
     instructions: str = Field(default="", max_length=10 * _MOST_SAID)
     """Text on the first page."""
@@ -127,8 +127,8 @@ class Questionnaire(Strict):
     @property
     def captions_needed(self) -> range:
         """How many systems the form takes."""
-        least = {"better": 2, "ranking": 2, "battles": 2, "best_worst": 3}.get(self.form, 1)
-        return range(least, MOST_TOGETHER + 1 if self.together and not self.battles else 10_000)
+        least = {"better": 2, "ranking": 2, "battle": 2, "best_worst": 3}.get(self.form, 1)
+        return range(least, MOST_TOGETHER + 1 if self.together and not self.battle else 10_000)
 
 
 def read_questions(path: Path) -> Questionnaire:

@@ -196,7 +196,7 @@ def _of_choices(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) 
 _CREDITS = {
     "best_worst": ("best minus worst for", -1.0, 2.0),
     "ranking": ("share beaten by", 0.0, 1.0),
-    "battles": ("battles won by", 0.0, 1.0),
+    "battle": ("battles won by", 0.0, 1.0),
     "spans": ("mean score of", 0.0, 1.0),
 }
 """By form what the mean credit of a system is called, its lowest value, and the span of intervals."""

@@ -92,7 +92,7 @@ class Session:
         shown = {number: in_order(design.systems, *seed, self.items[number].id) for number in numbers}
         if self.together:
             order = [numbers[place] for place in in_order(ids, *seed, "items")]
-            return [Step(n, tuple(number for number in shown[n] if number in self.items[n].first_equal)) for n in order]
+            return [Step(n, tuple(entry for entry in shown[n] if entry in self.items[n].first_equal)) for n in order]
         steps: list[Step] = []
         for turn in range(len(design.systems)):
             order = [numbers[place] for place in in_order(ids, *seed, "items", turn)]
@@ -140,7 +140,7 @@ class Session:
     def taken(self, name: str) -> str:
         """Return another rater whose name looks like a new one, in other letters; empty if there is none."""
         known = self.raters()
-        return "" if name in known else next((rater for rater in known if _look(rater) == _look(name)), "")
+        return "" if name in known else next((entry for entry in known if _look(entry) == _look(name)), "")
 
     def answers(self, rater: str) -> Answers:
         """Return the answers of a rater; empty for a new rater.
@@ -473,7 +473,7 @@ class RatingQueue:
 
     @property
     def _is_battle(self) -> bool:
-        return self.session.design.questions.form == "battles"
+        return self.session.design.questions.form == "battle"
 
     def _drawn(self, rater: str, step: Step) -> Step:
         """Return a battle of the two systems whose strengths are the least certain against each other.
@@ -486,8 +486,8 @@ class RatingQueue:
             first, other = answers[item.id, None]["pair"]
             return replace(step, shown=(other, first))
         points: Counter[tuple[int, int]] = Counter()
-        for rater in self.session.raters():
-            for value in self._seat(rater)[1].current.values():
+        for entry in self.session.raters():
+            for value in self._seat(entry)[1].current.values():
                 first, other = value["pair"]
                 if value["better"] is not None:
                     points[first, other] += 1 if value["better"] == TIE else 2 * (value["better"] == first)

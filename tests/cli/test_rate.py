@@ -172,7 +172,7 @@ MARK = {"start": 0, "end": 7, "category": "object", "severity": "minor"}
     [
         ({"best_worst": "?"}, {"best": 3, "worst": 0}, "accuracy", {"ranks": [3, 2, 2, 1]}),
         ({"ranking": "?"}, [4, 3, 2, 1], "accuracy", {"ranks": [4, 3, 2, 1], "remarks": {"ann": "unsure"}}),
-        ({"battles": "?"}, lambda pair: {"pair": list(pair), "better": max(pair)}, "accuracy", {"votes": [1]}),
+        ({"battle": "?"}, lambda pair: {"pair": list(pair), "better": max(pair)}, "accuracy", {"votes": [1]}),
         ({"spans": {"categories": ["object"]}}, [MARK] * 2, "kendall_b", {"rating_errors": [-2]}),
         ({"aspects": ["p=1-5", "q=1-5"]}, {"p": 4, "q": None}, "kendall_b_p", None),
     ],
@@ -192,7 +192,7 @@ def test_every_form_runs_as_a_task_at_once(bench: Bench, tmp_path: Path, asked, 
         return
     result_of, task = results(bench, session.folder)
     assert result_of["length", statistic]["n"] > 0 and task["task"] == "session_rated"
-    of_others = [row for row in rows_of(session) if row.get("rating_errors") != [0]]
+    of_others = [entry for entry in rows_of(session) if entry.get("rating_errors") != [0]]
     assert of_others[0].items() >= row.items()
 
 

@@ -36,10 +36,10 @@ BOTH = {"best": 2, "worst": 0}
          {0: 0.5, 1: 1, 2: 0, 3: 0.5}, [((0, 1), 1), ((0, 2), 0), ((0, 3), -1), ((1, 2), 1), ((1, 3), 1), ((2, 3), 3)]),
         # Equal captions are shown once, and have the same credit.
         ({"ranking": "?"}, ITEM, (1, 0), {"rank0": "2", "rank1": "1"}, [1, 2, None], {0: 1, 1: 0, 2: 1}, [((0, 1), 0)]),
-        ({"battles": "?"}, FOUR, (3, 1), {"choice": "1"}, {"pair": [3, 1], "better": 1}, {1: 1, 3: 0}, [((1, 3), 1)]),
-        ({"battles": "?"}, FOUR, (3, 1), {"choice": "tie"}, {"pair": [3, 1], "better": "tie"}, {1: 0.5, 3: 0.5},
+        ({"battle": "?"}, FOUR, (3, 1), {"choice": "1"}, {"pair": [3, 1], "better": 1}, {1: 1, 3: 0}, [((1, 3), 1)]),
+        ({"battle": "?"}, FOUR, (3, 1), {"choice": "tie"}, {"pair": [3, 1], "better": "tie"}, {1: 0.5, 3: 0.5},
          [((1, 3), -1)]),
-        ({"battles": "?"}, FOUR, (3, 1), {"choice": "cannot_tell"}, {"pair": [3, 1], "better": None}, {}, []),
+        ({"battle": "?"}, FOUR, (3, 1), {"choice": "cannot_tell"}, {"pair": [3, 1], "better": None}, {}, []),
         ({"spans": SPANS}, ITEM, (0,), {"spans": json.dumps([MARK, {**MARK, "severity": "minor"}])},
          [MARK, {**MARK, "severity": "minor"}], {0: -6}, [((0,), -6)]),
         ({"spans": SPANS}, ITEM, (0,), {"spans": "[]"}, [], {0: 0}, [((0,), 0)]),
@@ -68,7 +68,7 @@ def test_an_answer_is_of_captions_and_credits_their_systems(form, item, shown, f
             [{}, {"rank0": "1", "rank1": "1", "rank2": "5", "rank3": "1"}],
             [[1], [1, 2, 3, 9], [True] * 4],
         ),
-        ({"battles": "?"}, [{}, {"choice": "2"}], [{"pair": [0, 0], "better": 0}, {"pair": [0, 1], "better": 2}, 0]),
+        ({"battle": "?"}, [{}, {"choice": "2"}], [{"pair": [0, 0], "better": 0}, {"pair": [0, 1], "better": 2}, 0]),
         (
             {"spans": SPANS},
             [{}, {"spans": "{"}, {"spans": json.dumps([{**MARK, "end": 99}])}, {"spans": "[3]"}],
@@ -78,7 +78,7 @@ def test_an_answer_is_of_captions_and_credits_their_systems(form, item, shown, f
 )
 def test_what_is_no_answer_of_a_form_is_refused_on_the_page_and_in_the_file(form, fields, values) -> None:
     questions = questions_of(**form)
-    step = Step(0, (0, 1) if questions.battles else (0,) if questions.spans else (0, 1, 2, 3))
+    step = Step(0, (0, 1) if questions.battle else (0,) if questions.spans else (0, 1, 2, 3))
     assert all(isinstance(answer_of(questions, FOUR, step, sent), ValueError) for sent in fields)
     assert not any(is_answer(questions, FOUR, value) for value in values)
 
@@ -86,7 +86,7 @@ def test_what_is_no_answer_of_a_form_is_refused_on_the_page_and_in_the_file(form
 def test_a_severity_costs_points_and_a_questionnaire_has_one_form() -> None:
     for asked, said in (
         ({"spans": {**SPANS, "severities": {"x": 0}}}, "more than 0"),
-        ({"battles": "?", "ranking": "?"}, "one"),
+        ({"battle": "?", "ranking": "?"}, "one"),
     ):
         with pytest.raises(UsageError, match=said):
             questions_of(**asked)
@@ -96,7 +96,7 @@ MANY = {f"s{n:02}": [f"caption {n} of {row}" for row in range(12)] for n in rang
 
 
 def test_battles_are_drawn_among_many_systems_where_the_outcome_is_the_least_certain(tmp_path: Path) -> None:
-    session = make_session(tmp_path, rows=12, captions=MANY, form={"battles": "?"}, repeats=2)
+    session = make_session(tmp_path, rows=12, captions=MANY, form={"battle": "?"}, repeats=2)
     desk = RatingQueue(session)
     pairs = []
     while (place := desk.place("ann")).step is not None:

@@ -100,7 +100,7 @@ def test_a_rater_with_a_link_answers_by_it_alone(tmp_path: Path) -> None:
     assert row["remark"] == "odd one" and row["seconds"] >= 0
 
 
-@pytest.mark.parametrize("form", ["battles", "ranking", "spans"])
+@pytest.mark.parametrize("form", ["battle", "ranking", "spans"])
 def test_pages_of_other_forms_are_blind_and_hold_no_markup_of_captions(tmp_path: Path, form: str) -> None:
     # Captions with words to press are no longer one text; categories are.
     asked = {form: {"categories": HOSTILE} if form == "spans" else "?"}
