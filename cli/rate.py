@@ -171,6 +171,7 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     from ..benchmarks.inputs.failures import describe, summarise
     from ..benchmarks.inputs.task_images import TaskImages, picture_of
     from ..benchmarks.rate.collecting import collect, recorded
+    from ..benchmarks.rate.forms import is_answer
     from ..benchmarks.rate.items import Design
     from ..benchmarks.rate.session import begin, rater_name
     from ..tasks.index import build_index
@@ -206,6 +207,15 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
     usual = {"seed": 1234, "sample": None, "subset": False, "references": False}
     named = {"task": task.task, "version": str(task.version)}
     design = Design.model_validate({**named, **usual, **_said(options)})
+    by_id, known_systems = {item.id: item for item in items}, (None,) if asked.together else design.systems
+    for known in design.known:
+        of_session = known.id in by_id and known.system in known_systems
+        if not of_session or not is_answer(asked, by_id[known.id], known.answer):
+            raise UsageError(
+                f"--known: {known.id}{f', {known.system}' if known.system else ''} is no question of this session, or "
+                f"{known.answer!r:.60} is no answer to it",
+                "Rows have the id, the answer and, with one caption a page, the system as files of answers have them.",
+            )
     if all(images.read(item.id, item.image) is None for item in items) and images.outside:
         raise images.outside
     session = begin(folder, design, items, lambda item: picture_of(images.read(item.id, item.image)), failures)

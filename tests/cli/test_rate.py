@@ -78,6 +78,12 @@ def test_a_task_that_is_none_and_numbers_that_are_none(bench: Bench) -> None:
     for options in (["--interval", "0"], ["--interval", "1"], ["--interval", "x"], ["--sample", "0"], ["--seed", "-1"]):
         bench("rate", "photos", *options).failed(2, f"argument {options[0]}")
     bench(*BEGIN, "--better", "--aspect", "p=1-5").failed(2, "not allowed with")
+    bench(*BEGIN, "--better", "--raters", "Ann", "ANN").failed(2, "each another")
+    bench(*BEGIN, "--better", "--raters", "ann", "--per_item", "2").failed(2, "there are 1")
+    Path("known.jsonl").write_text('{"id": "row 1", "answer": 5}\n')
+    bench(*BEGIN, "--better", "--known", "known.jsonl").failed(
+        2, "--known: row 1 is no question of this session, or 5 is"
+    )
 
 
 def test_what_is_left_out_is_named(bench: Bench, folder: Path) -> None:
