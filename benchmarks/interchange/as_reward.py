@@ -19,7 +19,7 @@ import numpy as np
 from ...adapters import Adapter
 from ...adapters.images.handles import as_png, is_decoded
 from ...errors import DataError, UsageError, counted
-from ...metrics import Cache, Context, Items, NoCache, Scores
+from ...metrics import Cache, Items, NoCache, Scores
 from ...permissions import Permissions, permit
 from ...rows import is_number
 from ...tasks.schema import MetricEntry
@@ -30,7 +30,7 @@ from ..inputs.settings import read_metric, split_metrics
 from ..running.execution import execution_of
 from ..running.planned_metrics import finds_by_id
 from ..running.rows import caption_rows, plan_rows
-from ..running.scoring import score_metric
+from ..running.scoring import Scorer, score_metric
 from ..store.store import Store
 
 OnError = Literal["raise"] | float | None
@@ -87,11 +87,9 @@ class WeightedMetrics:
         """Return the scores of each metric by name."""
         scores: dict[str, Scores] = {}
         for planned, models in zip(self.planned, self._models, strict=True):
-            needs = planned.metric.needs
-            encoder = models.encoder if "encoder" in needs else None
             # Completions hardly recur: looking a step up and keeping it takes longer than Python and NumPy alone.
             cache = NoCache() if planned.metric.is_plain else self._cache
-            context = Context(cache, encoder=encoder, judge=models.judge if "judge" in needs else None)
+            context = Scorer([planned], models, cache).context(planned.metric, planned.name)
             scores[planned.name] = score_metric(planned.metric, items, context)
         return scores
 
