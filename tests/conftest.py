@@ -142,6 +142,13 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _meteor_tables: 
 
 
 @pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+@pytest.fixture
 def data_folder() -> Callable[[str], Path]:
     """Return a function that gives the folder of a raw data set, or skips the test."""
 

@@ -11,13 +11,6 @@ from capbench.adapters.encoders.hf_clip import HfClipEncoder
 from capbench.errors import AdapterError
 
 
-@pytest.fixture
-def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the hub."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path / "hub"
-
-
 def test_digests_follow_the_content(tmp_path: Path):
     first, other = tmp_path / "one", tmp_path / "other"
     first.write_bytes(b"a")

@@ -47,11 +47,3 @@ def test_empty_texts_count_as_candidates_and_as_references(make_items: Callable[
     assert Bleu1().corpus(Bleu1().score(items, Context()), np.array([0, 1, 0])) == pytest.approx(1)
     # The empty one adds its reference's two words: 2 words against 4.
     assert Bleu1().corpus(Bleu1().score(items, Context()), np.array([1, 1, 0])) == pytest.approx(np.exp(-1))
-
-
-def test_values_do_not_depend_on_how_items_are_cut_into_chunks(composed, monkeypatch):
-    whole = Bleu4().score(composed, Context()).values
-    monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
-    monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
-    composed.memo.clear()
-    np.testing.assert_array_equal(Bleu4().score(composed, Context()).values, whole)

@@ -108,14 +108,6 @@ def test_empty_candidate_scores_0_and_its_references_still_count(make_items: Cal
     np.testing.assert_array_equal(scores.values[[0, 2]], other.values[[0, 2]])
 
 
-def test_values_do_not_depend_on_how_items_are_cut_into_chunks(composed, monkeypatch):
-    whole = Cider().score(composed, Context()).values
-    monkeypatch.setattr("capbench.metrics.words.ngrams._WORDS_PER_CHUNK", 50)
-    monkeypatch.setattr("capbench.metrics.words.ngrams._NGRAMS_PER_PASS", 50)
-    composed.memo.clear()
-    np.testing.assert_allclose(Cider().score(composed, Context()).values, whole, rtol=1e-12)
-
-
 def given(path: Path, rows: list[tuple[int, str]]) -> Path:
     """Write captions as COCO's file."""
     annotations = [{"image_id": image, "id": n, "caption": text} for n, (image, text) in enumerate(rows)]

@@ -3,25 +3,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 
 from capbench.metrics import Context, Items
 from capbench.metrics.incorrect_ending import CONJUNCTIONS, DETERMINERS, PREPOSITIONS, IncorrectEnding
 
-
-@pytest.mark.parametrize(
-    "caption", ["a man sitting on a", "a dog in front of", "A dog and.", "two cats with the ...", "WITH"]
-)
-def test_caption_that_breaks_off_counts(caption: str, make_items: Callable[..., Items]):
-    assert IncorrectEnding().score(make_items([caption], [()]), Context()).values.tolist() == [1]
+BROKEN_OFF = ["a man sitting on a", "a dog in front of", "A dog and.", "two cats with the ...", "WITH"]
+WHOLE = ["a man on a horse", "people standing around", "one dog chases another", "a man looking up.", "a sign for 'A's"]
 
 
-@pytest.mark.parametrize(
-    "caption",
-    ["a man on a horse", "people standing around", "one dog chases another", "a man looking up.", "a sign for 'A's"],
-)
-def test_whole_caption_does_not_count(caption: str, make_items: Callable[..., Items]):
-    assert IncorrectEnding().score(make_items([caption], [()]), Context()).values.tolist() == [0]
+def test_caption_that_breaks_off_counts_and_a_whole_one_does_not(make_items: Callable[..., Items]):
+    items = make_items([*BROKEN_OFF, *WHOLE], [()] * 10)
+    assert IncorrectEnding().score(items, Context()).values.tolist() == [1] * 5 + [0] * 5
 
 
 def test_system_value_is_the_share_of_captions_that_have_words(make_items: Callable[..., Items]):

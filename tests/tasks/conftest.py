@@ -62,12 +62,6 @@ def make_task(write_task: Callable[..., Path]) -> Callable[..., TaskConfig]:
 
 
 @pytest.fixture
-def card_keys() -> dict[str, Any]:
-    """The keys of a data card that is whole."""
-    return dict(CARD)
-
-
-@pytest.fixture
 def write_card(write: Callable[..., Path]) -> Callable[..., Path]:
     """Write ``mine_source.yaml``, whole but for the keys given; a key given as None is left out."""
 

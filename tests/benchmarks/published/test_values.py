@@ -45,24 +45,21 @@ def test_a_metric_that_the_paper_does_not_print_is_none():
     assert find("pacspp", 5, "Composite", "PAC-S++", "kendall_c", "RN50") is None
 
 
-def test_an_unknown_paper_gets_a_suggestion():
-    with pytest.raises(TaskError, match="Did you mean 'pacspp'"):
-        find("pacsp", 1, "Composite", "CIDEr", "kendall_b")
-
-
-def test_an_unknown_table_names_those_there_are():
-    with pytest.raises(TaskError, match="Its tables: 1, 2, 3"):
-        find("pacspp", 12, "Composite", "CIDEr", "kendall_b")
-
-
-def test_an_unknown_task_gets_a_suggestion():
-    with pytest.raises(TaskError, match="Did you mean 'Flickr8k-Expert'"):
-        find("pacspp", 1, "Flickr8k-expert", "CIDEr", "kendall_b")
-
-
-def test_several_models_ask_for_one():
-    with pytest.raises(TaskError, match=r"has 2 numbers.*\nName the model: 'CLIP ViT-B/32'; 'CLIP ViT-L/14'"):
-        find("pacspp", 5, "Composite", "PAC-S++", "kendall_c")
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (("pacsp", 1, "Composite", "CIDEr", "kendall_b"), "Did you mean 'pacspp'"),
+        (("pacspp", 12, "Composite", "CIDEr", "kendall_b"), "Its tables: 1, 2, 3"),
+        (("pacspp", 1, "Flickr8k-expert", "CIDEr", "kendall_b"), "Did you mean 'Flickr8k-Expert'"),
+        (
+            ("pacspp", 5, "Composite", "PAC-S++", "kendall_c"),
+            r"has 2 numbers.*\nName the model: 'CLIP ViT-B/32'; 'CLIP ViT-L/14'",
+        ),
+    ],
+)
+def test_place_that_is_none_or_several_is_told_with_those_there_are(where, said: str):
+    with pytest.raises(TaskError, match=said):
+        find(*where)
 
 
 def test_value_is_the_printed_number():

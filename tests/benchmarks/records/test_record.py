@@ -1,8 +1,7 @@
-"""The typed record: every key by name, older records with their defaults, and what a fresh run makes."""
+"""The typed record: every key by name, and older records with their defaults."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 from finished_runs import make_record, write_record
 
-import capbench
 from capbench.benchmarks.records import environment
 from capbench.benchmarks.records.entries import PublishedValue
 from capbench.benchmarks.records.environment import git_hash
@@ -20,7 +18,6 @@ from capbench.benchmarks.records.files import record_text
 from capbench.benchmarks.records.hashes import verify
 from capbench.benchmarks.records.reading import find_records, read_record, read_task_run, runs_below
 from capbench.benchmarks.records.record import Record
-from capbench.benchmarks.tables.run import Run
 from capbench.errors import DataError
 
 RUNS = Path(__file__).parents[3] / "results" / "runs"
@@ -123,31 +120,6 @@ def test_printed_number_has_its_decimals(printed: str, decimals: int):
 def test_run_is_whole_if_it_saw_all_data_and_the_right_data(limit: int | None, passed: list[bool], whole: bool):
     checks = [{"check": "rows", "expected": 1, "found": 1, "passed": value} for value in passed]
     assert Record(make_record(limit=limit, data_checks=checks)).is_whole == whole
-
-
-# --- a fresh run
-
-
-# -- run.json: its schema, and lm-eval's own table printer over it
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("run")
-    return capbench.evaluate(
-        "iiw-p5b",
-        ["iiw_400"],
-        metrics=["bleu_4", "cider", "length"],
-        output_path=folder / "runs",
-        store=folder / "store.sqlite",
-        resamples=50,
-    )
-
-
-def read(run: Run) -> dict:
-    folder = run["iiw_400"].folder
-    assert folder is not None
-    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
 
 
 # -- What is recorded of a process stays what it was when the process began to record

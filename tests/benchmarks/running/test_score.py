@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import capbench
 from capbench.benchmarks.running import rows as score_rows
 from capbench.errors import DataError, MetricError, UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
-from capbench.rows import BadRow, read_rows
+from capbench.rows import BadRow
 
 ROWS = [
     {"id": "a", "image": "1.jpg", "candidate": "a dog runs", "references": ["a dog is running"]},
@@ -212,14 +210,6 @@ def test_caption_beyond_what_a_metric_takes_is_cut_for_that_metric_alone_and_cou
 def test_rows_that_all_say_nothing_are_an_error_and_no_zero():
     with pytest.raises(DataError, match="no row can be scored; 0: candidate is empty"):
         capbench.score([{"candidate": ""}, {"candidate": "."}], ["length"])
-
-
-def test_unreadable_lines_of_a_file_are_failures_with_their_place(tmp_path: Path):
-    file = tmp_path / "captions.jsonl"
-    file.write_bytes(json.dumps(ROWS[0]).encode() + b'\n{"id": 7,\n\xff\xfe\n')
-    table = capbench.score(read_rows(file), ["length"])
-    assert len(table.rows) == 1
-    assert list(failures(table).values()) == [["captions.jsonl:2"], ["captions.jsonl:3"]]
 
 
 def test_strict_raises_at_the_first_row_that_cannot_be_scored():

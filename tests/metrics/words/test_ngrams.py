@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capbench.metrics import Items
+from capbench.metrics import Context, Items, Metric
+from capbench.metrics.bleu import Bleu4
+from capbench.metrics.cider import Cider
 from capbench.metrics.words import ngrams
 
 TEXTS = st.lists(st.sampled_from("abc"), max_size=7).map(" ".join)
@@ -45,3 +47,12 @@ def test_hashes_are_numbered_in_their_order_however_alike_they_are(a_pass: int, 
         numbers, distinct = ngrams._numbered(hashes)
     assert distinct.tolist() == sorted(set(hashes.tolist()))
     assert distinct[numbers].tolist() == hashes.tolist()
+
+
+@pytest.mark.parametrize("metric", [Bleu4(), Cider()])
+def test_values_do_not_depend_on_how_items_are_cut_into_chunks(metric: Metric, composed: Items, monkeypatch):
+    whole = metric.score(composed, Context()).values
+    monkeypatch.setattr(ngrams, "_WORDS_PER_CHUNK", 50)
+    monkeypatch.setattr(ngrams, "_NGRAMS_PER_PASS", 50)
+    composed.memo.clear()
+    np.testing.assert_allclose(metric.score(composed, Context()).values, whole, rtol=1e-12)
