@@ -42,7 +42,7 @@ def without_folders(value: _V) -> _V:
         return value
     # A path may have blanks, of which the pattern knows nothing.
     whole = os.path.isabs(value) and os.path.exists(value)  # noqa: PTH110, PTH117 - Path.exists raises for long texts
-    return cast(_V, PurePath(value).name if whole else _ABSOLUTE.sub(lambda found: PurePath(found[0]).name, value))
+    return cast(_V, PurePath(value).name if whole else _ABSOLUTE.sub(lambda match: PurePath(match[0]).name, value))
 
 
 def cache_folder() -> Path:

@@ -77,7 +77,7 @@ def write_provenance(
         "pipeline": pipeline.pipeline,
         "fingerprint": pipeline.fingerprint(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "libraries": {name: found.version for name in _LIBRARIES for found in distributions(name=name)},
+        "libraries": {name: package.version for name in _LIBRARIES for package in distributions(name=name)},
         "models": {
             role: {**fingerprints.get(role, {}), **model.model_dump(mode="json")}
             for role, model in pipeline.models.items()
