@@ -72,7 +72,7 @@ def write_provenance(
         shared: See ``shared_records``.
         data: The input; a table that a pipeline wrote has a ``provenance.json`` beside it, which is kept in this one.
     """
-    fingerprints = {role: own for made in producers.values() for role, own in made["models"].items()}
+    fingerprints = {role: own for producer in producers.values() for role, own in producer["models"].items()}
     values = {
         "pipeline": pipeline.pipeline,
         "fingerprint": pipeline.fingerprint(),
@@ -83,7 +83,8 @@ def write_provenance(
             for role, model in pipeline.models.items()
         },
         "stages": {
-            name: {**made["making"], "models": [*made["models"]], **shared[name]} for name, made in producers.items()
+            name: {**producer["making"], "models": [*producer["models"]], **shared[name]}
+            for name, producer in producers.items()
         },
         "earlier": load_json(data.parent / FILE) if data.is_file() and (data.parent / FILE).is_file() else None,
     }
