@@ -52,10 +52,10 @@ def files_for_hub(folder: Path) -> dict[str, Path | bytes]:
             )
     inside = (*sorted(folder.glob("runs/**/*")), *sorted(weights.rglob("*")))
     # The card is the folder's, whatever a library wrote with the weights.
-    every = [path for path in (*inside, *sorted(folder.iterdir())) if path.is_file()]
+    sent = [path for path in (*inside, *sorted(folder.iterdir())) if path.is_file()]
     files = {
         path.relative_to(weights if path.is_relative_to(weights) else folder).as_posix(): path
-        for path in every
+        for path in sent
         if path.parent != folder or path.suffix in _TOP
     }
     boundary = Boundary.of(folder)
