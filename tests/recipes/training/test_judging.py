@@ -40,7 +40,7 @@ def card_of(
     parameters = {"w": torch.nn.Parameter(torch.ones(3))}
     rows = SimpleNamespace(counts=lambda: {"rows": 12}, digest=lambda: "0" * 64)
     trainer: Any = SimpleNamespace(name="m", parameters=parameters, rows=rows, rewarded=rewarded)
-    return model_card(loaded, name, trainer, TrainingState("f"), 1.0, scores, notes)
+    return model_card(loaded, Path(name), trainer, TrainingState("f"), 1.0, scores, notes)
 
 
 @pytest.fixture(scope="module")
