@@ -199,7 +199,7 @@ def _write_parquet(rows: _Rows, folder: Path) -> int:
     """Write tables in which ``datasets`` finds images as such."""
     import datasets
     import pyarrow
-    import pyarrow.parquet
+    from pyarrow.parquet import ParquetWriter
 
     present = {name for row in rows for name in _IMAGES if name in row}
     features = datasets.Features.from_arrow_schema(rows.schema)
@@ -208,13 +208,13 @@ def _write_parquet(rows: _Rows, folder: Path) -> int:
     }
     schema = features.arrow_schema
     numbers, total, written = count(), 0, 0
-    writer: pyarrow.parquet.ParquetWriter | None = None
+    writer: Any = None
     with ExitStack() as stack:
         for group, size in _groups(rows):
             if writer is None or written >= SHARD:
                 stack.close()
                 file = folder / f"train-{next(numbers):05}.parquet"
-                writer = stack.enter_context(pyarrow.parquet.ParquetWriter(file, schema, compression="zstd"))
+                writer = stack.enter_context(ParquetWriter(file, schema, compression="zstd"))
                 written = 0
             writer.write_table(pyarrow.Table.from_pylist(group, schema))
             total, written = total + len(group), written + size
