@@ -1,35 +1,39 @@
-"""Work that two processes share, as those that torchrun starts."""
+"""Two processes that do something at the same moment, many times."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable
+import json
+import subprocess
+import sys
+from typing import Any
 
-import torch
-from accelerate.state import AcceleratorState
-from torch.multiprocessing.spawn import start_processes
+_SCRIPT = """
+import json, multiprocessing, os, sys
+
+work, arguments = sys.argv[1], sys.argv[2:]
+both = multiprocessing.get_context("fork").Barrier(2)
+out = os.pipe()
+for who in range(2):
+    if os.fork() == 0:
+        names = {"who": who, "wait": lambda: both.wait(60), "arguments": arguments, "results": []}
+        exec(work, names)
+        os.write(out[1], (json.dumps(names["results"]) + chr(10)).encode())
+        os._exit(0)
+for _ in range(2):
+    assert os.wait()[1] == 0
+os.close(out[1])
+print(os.fdopen(out[0]).read())
+"""
 
 
-def _one_of_two(rank: int, port: str, work: Callable[[], object]) -> None:
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port, "ACCELERATE_USE_CPU": "true",
-    }  # fmt: skip
-    torch.set_num_threads(1)
-    # What the process that this one was forked from knows of itself.
-    AcceleratorState._reset_state(reset_partial_state=True)
-    work()
+def in_two_processes(work: str, *arguments: str) -> list[list[Any]]:
+    """Run Python code in two processes, and return the list ``results`` of each.
 
-
-def in_two(work: Callable[[], object]) -> None:
-    """Carry out work in two processes on this machine's processor.
-
-    Raises:
-        torch.multiprocessing.ProcessExitedException: One of them ended by a signal.
-        torch.multiprocessing.ProcessRaisedException: One of them raised.
+    Args:
+        work: It has the names ``who`` (0 or 1), ``wait()`` (until the other waits, too), ``arguments`` and ``results``.
+        arguments: What both are given.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    start_processes(_one_of_two, (port, work), 2, start_method="fork")
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, work, *arguments], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines() if line]

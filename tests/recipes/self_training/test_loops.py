@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from two_processes import in_two
+from started_by_torchrun import in_two
 
 from capbench.cli.main import main
 from capbench.errors import BenchError, DataError, UsageError

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from killed_training import assert_alike, killed_at, last_checkpoint, untold
+from started_by_torchrun import in_two
 from tiny_recipes import FURTHER, VALIDATION
 from torch.multiprocessing.spawn import ProcessExitedException
-from two_processes import in_two
 
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import run_recipe
