@@ -17,8 +17,8 @@ export PYTHONDONTWRITEBYTECODE :=
 SPEED_ARGS ?=
 # What bench-scale takes: SCALE_ARGS="--rows 10000" for a minute or two.
 SCALE_ARGS ?=
-# Processes of 'test'.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(os.cpu_count(), 2))')
+# Processes of 'test': one more than cores, as tests wait for servers, disks and other processes, too.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 # What 'runs' finds CAPTURE's models in, unless they are installed: folders called as its settings name them.
 CAPTURE_RESOURCES ?= .
 # What kills takes: KILLS_ARGS="--kills 300 --seed 7", say.

@@ -144,6 +144,7 @@ NO_DOCUMENTS = {
     **dict.fromkeys((f"dci_full_{name}" for name in
                      ("all_neg", "all_scm", "base_neg", "hard_neg", "long_all_scm", "long_base_scm", "pick5_neg",
                       "pick5_scm")), _DCI),
+    "dci_long_retrieval": _DCI,
     **dict.fromkeys(("foil_1ref", "foil_4ref"), _FOIL),
     **dict.fromkeys(("longcap_arena_a", "longcap_arena_b"), _LONGCAP),
     "vg_clip_f1": "its reader draws 500 images, and refuses a copy that has fewer; a smaller draw is a user's own",
@@ -160,6 +161,7 @@ _COLUMNS = "each reference is a column of its own, so that a document without on
 _UNCOUNTED = "no source says how many references there are"
 NO_REFERENCES = {
     **dict.fromkeys((task for task in NO_DOCUMENTS if not task.startswith(("dci_", "vg_"))), "as its documents"),
+    "amber_generative": "what annotators noted of an image is one reference, whatever it holds",
     **dict.fromkeys(("caparena_auto", "detailcaps", "detailcaps_3ref"), _COLUMNS),
     **dict.fromkeys(("detailcaps_cogvlm", "detailcaps_sharecaptioner"), _COLUMNS),
     **dict.fromkeys(("caparena", "caparena_judge", "msvd_caption", "nebula", "nebula_released", "polaris", "vizwiz",
@@ -236,7 +238,7 @@ def is_here(entry: IndexEntry) -> bool:
 HERE = [name for name, entry in SHIPPED.items() if is_here(entry)]
 PARTS = (
     "checklist_iiw", "iiw_400", "shapes_battles", "shapes_choices", "shapes_dci_pick5_scm", "shapes_foil",
-    "shapes_pope_random", "shapes_squares", "shapes_systems",
+    "shapes_pope_random", "shapes_retrieval", "shapes_squares", "shapes_systems",
 )  # fmt: skip
 """Tasks of which a part is read, too: one of each protocol and measure, as it is theirs to count."""
 

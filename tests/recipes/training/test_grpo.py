@@ -76,7 +76,7 @@ def test_papers_recipe_is_tuned_by_its_reward_and_its_card_says_what_was_paid(ti
         f"model={{name: hf, arguments: {{pretrained: {tiny_llava}}}}}", "precision=fp32", "optimiser.rate=0.05",
         "data={task: shapes_detailcaps, arguments: {scenes: 8}}", "stop={steps: 12, every: 12}", "schedule={}",
         "objective={batch: 4, piece: 2, captions: 8, tokens: 8}",
-        f"objective.reward=[{{metric: '{capture}'}}, {{metric: length, weight: -1}}]",
+        f"objective.reward=[{{metric: '{capture}'}}, {{metric: length}}]",
         "judge=[{task: shapes_captions, metrics: [length], limit: 4, generation_kwargs: {max_new_tokens: 8}}]",
     )  # fmt: skip
     out = tmp_path / "out"
@@ -85,12 +85,12 @@ def test_papers_recipe_is_tuned_by_its_reward_and_its_card_says_what_was_paid(ti
     tuned = {name for name, value in after.items() if (value != before[name]).any()}
     assert tuned and all("language_model" in name and name.split(".")[-2] in ("q_proj", "v_proj") for name in tuned)
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert f"- **Reward**: 1 × {capture} + -1 × length; judged by no task: {capture}." in card
+    assert f"- **Reward**: 1 × {capture} + 1 × length; judged by no task: {capture}." in card
     assert "| shapes_captions | length | mean |" in card and "| **the reward**, " in card
     lines = read_history(out)
     rewards = [line["reward"] for line in lines]
-    assert rewards == pytest.approx([line[capture] - line["length"] for line in lines], abs=1e-4)
-    assert sum(rewards[-4:]) > sum(rewards[:4]) + 2
+    assert rewards == pytest.approx([line[capture] + line["length"] for line in lines], abs=1e-4)
+    assert sum(rewards[-4:]) > sum(rewards[:4]) + 0.5
 
 
 @pytest.mark.parametrize(
