@@ -248,15 +248,14 @@ def _run_turn(call: LoopCall, captioner: str, folder: Path, name: str, reporter:
         reporter.turn(f"{name}: {call.loaded.loop.train.recipe} trains on {len(report.rows):,} rows")
         return report.result, len(report.rows)
 
-    trained_captioner = captioner
     if folder.name != "turn-0":
         result, rows = call.processes.of_first(made)
         trained = training.run_recipe(call.training(result), folder, reporter.step, {}, judge=False)
-        remarks, trained_captioner = trained.remarks, str(folder.absolute())
+        remarks, captioner = trained.remarks, str(folder.absolute())
     if not call.processes.is_first:
         return
     reporter.turn(f"{name}: evaluation")
-    runs = judged(call.loaded.loop.judge, resolve_model(trained_captioner), folder / RUNS, call.judging())
+    runs = judged(call.loaded.loop.judge, resolve_model(captioner), folder / RUNS, call.judging())
     judges = call.loaded.loop.judge
     finished = {
         "rows": rows,

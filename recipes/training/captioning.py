@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -21,21 +19,6 @@ from .towers import ImageReader, Inputs
 
 _MOST_KEPT = 2 << 30
 """Size of the cache of vision features in bytes."""
-
-
-@dataclass(frozen=True)
-class _Crop:
-    """A crop of an image, encoded when it is read; see ``EncodedImage``."""
-
-    image: ImageHandle
-
-    def __str__(self) -> str:
-        return self.image.name
-
-    def read_bytes(self) -> bytes:
-        encoded = io.BytesIO()
-        read_image(self.image).image.save(encoded, "png")
-        return encoded.getvalue()
 
 
 class CaptionerSettings(Strict):
@@ -117,7 +100,7 @@ class CaptionerTrainer(Trainer):
                     "id": row.id,
                     "caption": written[row.id],
                     "references": list(row.captions),
-                    "image": row.image.source if row.image.box is None else _Crop(row.image),
+                    "image": row.image.source if row.image.box is None else read_image(row.image).image,
                 }
                 for row in self.validation
             ],

@@ -107,15 +107,14 @@ class Tracker:
         self._run.finish()
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested settings as ``section.key``, with values that all trackers take."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value if isinstance(value, str | int | float) else json.dumps(value)
-    return flat
+    import pandas as pd
+
+    (flat,) = pd.json_normalize(dict(settings)).to_dict("records")
+    return {
+        str(key): value if isinstance(value, str | int | float) else json.dumps(value) for key, value in flat.items()
+    }
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:

@@ -12,18 +12,17 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_model
 
 from ...errors import TrainingError
 from .checkpoints import Checkpoints, TrainingState
 from .contract import Trainer
 from .history import History, StepReport, read_history
 from .optimisation import clamp, clipped_norm, optimiser_of, rates_of, take_step
-
-if TYPE_CHECKING:
-    import torch
-
-_WEIGHTS = "model.safetensors"
 
 
 class Loop:
@@ -39,12 +38,9 @@ class Loop:
     """
 
     def __init__(self, trainer: SteppedTrainer, folder: Path, fingerprint: str) -> None:
-        from accelerate import Accelerator
-
         self._trainer, self._recipe, self._processes = trainer, trainer.recipe, trainer.processes
         self._folder = folder
-        self._steps = trainer.steps
-        self._rate = rates_of(self._steps, self._recipe.optimiser, self._recipe.schedule)
+        self._rate = rates_of(trainer.steps, self._recipe.optimiser, self._recipe.schedule)
         self._accelerator = Accelerator(
             cpu=self._processes.device == "cpu", device_placement=False, mixed_precision="no"
         )
@@ -71,7 +67,8 @@ class Loop:
         with self._trainer.history(self._folder, self.state.step) as history:
             self._take_steps(history, on_step)
         if self._recipe.stop.keep == "best":
-            self._load_weights(self._checkpoints.at(self.state.best_step or self.state.step))
+            checkpoint = self._checkpoints.at(self.state.best_step or self.state.step)
+            load_model(self._trainer.module, checkpoint / "model.safetensors", strict=False)
         return self.state
 
     def _take_steps(self, history: History, on_step: Callable[[StepReport], object]) -> None:
@@ -81,9 +78,11 @@ class Loop:
             self.state = replace(self.state, step=step)
             history.note(line)
             gone = time.monotonic() - began
-            left = gone / (step - first) * (self._steps - step)
-            on_step(StepReport(step, self._steps, line["loss"], line["rate"], left if step > first + 1 else None))
-            ends = step >= self._steps
+            left = gone / (step - first) * (self._trainer.steps - step)
+            on_step(
+                StepReport(step, self._trainer.steps, line["loss"], line["rate"], left if step > first + 1 else None)
+            )
+            ends = step >= self._trainer.steps
             if ends or step % self._trainer.every == 0:
                 if self._recipe.data.validation is not None:
                     history.note(self._validated())
@@ -146,11 +145,6 @@ class Loop:
             self._accelerator.load_state(str(checkpoint), strict=False)
         except (OSError, EOFError, LookupError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
             raise TrainingError(f"{checkpoint}: not a valid checkpoint: {error}", f"Remove {checkpoint}.") from error
-
-    def _load_weights(self, checkpoint: Path) -> None:
-        from safetensors.torch import load_model
-
-        load_model(self._trainer.module, checkpoint / _WEIGHTS, strict=False)
 
     def _no_number(self, step: int, fault: str) -> TrainingError:
         """Return the error, with the losses of the last checkpoint, whose weights may be ruined already."""
