@@ -59,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if folder is None or options.dry_run:
         return print_dry_run(call.loaded.requests, lambda: dry_run(call), 34)
-    run_loop(call, folder, LoopReporter(tell, print_stage, step_printer()))
-    print((folder / "report.md").read_text(encoding="utf-8"))
+    is_first = call.processes.is_first
+    run_loop(call, folder, LoopReporter(tell, print_stage, step_printer()) if is_first else LoopReporter())
+    if is_first:
+        print((folder / "report.md").read_text(encoding="utf-8"))
     return 0
