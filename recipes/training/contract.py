@@ -178,11 +178,10 @@ class Trainer(ABC):
         Raises:
             BenchError: The tracker that the call names is missing, or refuses.
         """
-        is_first = self.processes.is_first
-        tracker = (
-            Tracker(self._log_to, folder, self.recipe.model_dump(mode="json")) if self._log_to and is_first else None
-        )
-        return History(folder, after, is_first, tracker)
+        tracker = None
+        if self._log_to and self.processes.is_first:
+            tracker = Tracker(self._log_to, folder, self.recipe.model_dump(mode="json"))
+        return History(folder, after, self.processes.is_first, tracker)
 
     @abstractmethod
     def memory(self) -> dict[str, int]:
@@ -255,6 +254,11 @@ class Trainer(ABC):
     def ids(self, step: int) -> list[str]:
         """Return the ids of the rows of a step."""
         return [row.id for row in self.rows_of(step)]
+
+    def named_rows(self, step: int) -> str:
+        """Return the first ids of the rows of a step, for messages."""
+        ids = self.ids(step)
+        return f"its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}"
 
     def lower(self) -> AbstractContextManager[object]:
         """Return the autocast context of the model."""

@@ -43,12 +43,12 @@ class History:
         folder: The folder of the training.
         after: Number of steps completed.
         is_first: Whether this process writes.
-        tracker: What gets the lines, too.
+        tracker: What gets the lines, too; only where this process writes.
     """
 
     def __init__(self, folder: Path, after: int, is_first: bool, tracker: Tracker | None = None) -> None:
         self._file, self._is_first = folder / FILE, is_first
-        self._tracker = tracker if is_first else None
+        self._tracker = tracker
         if is_first:
             kept = [line for line in read_history(folder) if line["step"] <= after]
             write_whole(self._file, "".join(json.dumps(line) + "\n" for line in kept))

@@ -98,8 +98,7 @@ class Loop:
         if not (math.isfinite(losses["loss"]) and math.isfinite(norm)):
             loss = losses["loss"]
             fault = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
-            ids = self._trainer.ids(step)
-            raise self._no_number(step + 1, f"{fault}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}")
+            raise self._no_number(step + 1, f"{fault}; {self._trainer.named_rows(step)}")
         take_step(self._stepper, rate)
         clamp(self._trainer.parameters, self._recipe.optimiser)
         seconds = round(time.monotonic() - began, 4)

@@ -84,8 +84,7 @@ class Reporter(TrainerCallback):
 
     def _require_finite(self, step: int, value: float, name: str) -> None:
         if not math.isfinite(value):
-            ids = self._own.ids(step - 1)
             raise TrainingError(
-                f"step {step}: the {name} is {value}; its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}.",
+                f"step {step}: the {name} is {value}; {self._own.named_rows(step - 1)}.",
                 "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'.",
             )
