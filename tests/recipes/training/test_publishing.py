@@ -64,7 +64,7 @@ def test_paths_secrets_and_links_are_refused(
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("--set data.file=/work/a/rows.jsonl", "--set data.file=rows.jsonl"),
+        ("--set data.file=/data/a/rows.jsonl", "--set data.file=rows.jsonl"),
         ("model={name: hf, arguments: {pretrained: /m/llava}}", "model={name: hf, arguments: {pretrained: llava}}"),
         ("captions:/a/b.jsonl and ~/c/d", "captions:b.jsonl and d"),
         ("https://hub.example/a/b, 1/2, and/or, /no_think, a/b/c", None),
