@@ -12,47 +12,9 @@ import numpy as np
 from ..errors import require_counts
 from .contract import PARSEABLE, Context, Metric, labelled, require_choice
 from .items import Items, Scores
-from .judging import JudgeQuestion, ask_each, fill, read_list, require_drawing
+from .judging import PROMPTS, JudgeQuestion, ask_each, fill, read_list, require_drawing
 
-# Released with Tarsier, and needed word for word: another prompt is another metric. See NOTICE.
-EXTRACT = """\
-Bellow is a description of a video clip:
-Video Description: {caption}
-
-Extract at most 10 key events from the above video description paragraph. Requirements
-:- An event must include an action, motion or movement (NOT STATIC INFORMATION). DON'T repeat same events.
-- Every event is represented by a brief sentence within 10 words, with a subject, a predicate and optionally \
-an object, avoid unnecessary appearance descriptions.
-- Every event must be atomic, meaning that it cannot be further split into multiple events.
-- Scene cuts and camera motions are NOT events.
-- Substitute pronouns by the nouns they refer to.
-
-Please generate the response in the form of a Python dictionary string with keys "events". The value of "events" is a \
-List(str), of which each item is an event. DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR EXPLANATION. Only provide the \
-Python dictionary string. For example, your response should look like this: {"events": [event1, event2, ...]}"""
-"""For the events of a description."""
-
-RELATE = """\
-Given a video description and a list of events. For each event, classify the relationship between the video \
-description and the event into three classes: entailment, neutral, contradiction.
-- "entailment" means that the video description entails the event.
-- "contradiction" means that some detail in the video description contradicts with the event.
-- "neutral" means that the relationship is neither "entailment" or "contradiction".
-
-Video Description:
-{description}
-
-Events: {events}
-Output a JSON formed as:
-{
-  "events": [
-    {"event": "copy an event here", "relationship": "put class name here",  "reason": "give your reason here"},
-    ...
-  ]
-}
-
-DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR EXPLANATION. Only output the JSON. Output:"""
-"""For what a description says of the events of another."""
+EXTRACT, RELATE = PROMPTS["autodq"]["extract"], PROMPTS["autodq"]["relate"]
 
 _CLASSES = ("entailment", "neutral", "contradiction")
 _PARTS: tuple[str, ...] = ("precision", "recall", "f1", "events", "reference_events")

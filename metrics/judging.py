@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import yaml
+
 from ..adapters import ImageHandle, Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError, require_counts
 from .contract import PARSEABLE, Context, Metric, require_choice
+
+PROMPTS: Mapping[str, Mapping[str, str]] = yaml.load(
+    (Path(__file__).parent / "prompts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
+"""The prompts of metrics, by metric and by what they ask."""
 
 _QUOTED = 60
 """Characters of an answer that cannot be used that are quoted."""

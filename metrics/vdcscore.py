@@ -10,44 +10,10 @@ import numpy as np
 from ..errors import require_counts
 from .contract import PARSEABLE, Context, Metric, labelled, require_choice
 from .items import Items, Scores
-from .judging import JudgeQuestion, ask_each, fill, read_object, require_drawing
+from .judging import PROMPTS, JudgeQuestion, ask_each, fill, read_object, require_drawing
 
-# Released with AuroraCap, and needed word for word: another prompt is another metric. See NOTICE.
-ANSWER_SYSTEM = (
-    "You are an intelligent chatbot designed for providing accurate answers to questions related to the content based "
-    "on a detailed description of a video or image.Here's how you can accomplish the task:------##INSTRUCTIONS: "
-    "- Read the detailed description carefully.\n"
-    "- Answer the question only based on the detailed description.\n"
-    "- The answer should be a short sentence or phrase.\n"
-)
-ANSWER = (
-    "Please provide accurate answers to questions related to the content based on a detailed description of a video or "
-    "image:\n\ndetailed description: {caption}, question: {question}DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR "
-    "EXPLANATION. Only provide short but accurate answer."
-)
-"""For the answer to a question from the caption alone."""
-
-COMPARE_SYSTEM = (
-    "You are an intelligent chatbot designed for evaluating the correctness of generative outputs for question-answer "
-    "pairs. Your task is to compare the predicted answer with the correct answer and determine if they match "
-    "meaningfully. Here's how you can accomplish the task:------##INSTRUCTIONS: "
-    "- Focus on the meaningful match between the predicted answer and the correct answer.\n"
-    "- Consider synonyms or paraphrases as valid matches.\n"
-    "- Evaluate the correctness of the prediction compared to the answer."
-)
-COMPARE = (
-    "Please evaluate the following video-based question-answer pair:\n\n"
-    "Question: {question}\n"
-    "Correct Answer: {answer}\n"
-    "Predicted Answer: {predicted}\n\n"
-    "Provide your evaluation only as a yes/no and score where the score is an integer value between 0 and 5, with 5 "
-    "indicating the highest meaningful match. "
-    "Please generate the response in the form of a Python dictionary string with keys 'pred' and 'score', where value "
-    "of 'pred' is  a string of 'yes' or 'no' and value of 'score' is in INTEGER, not STRING."
-    "DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR EXPLANATION. Only provide the Python dictionary string. "
-    "For example, your response should look like this: {'pred': 'yes', 'score': 4.8}."
-)
-"""For whether that answer is right."""
+ANSWER_SYSTEM, ANSWER = PROMPTS["vdcscore"]["answer_system"], PROMPTS["vdcscore"]["answer"]
+COMPARE_SYSTEM, COMPARE = PROMPTS["vdcscore"]["compare_system"], PROMPTS["vdcscore"]["compare"]
 
 HIGHEST = 5.0
 """The best score of the released scale."""
