@@ -12,6 +12,9 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 
 @dataclass(frozen=True)
@@ -36,29 +39,9 @@ PUNCTUATION = frozenset(
 
 # ---- characters --------------------------------------------------------------------------------------
 
-# The program knows the letters and digits of Unicode 6.2 on any version of Python or Java. Python has
-# Unicode 3.2 and its own version; these are the additions between 3.2 and 6.2, as ranges of code points.
-_LETTERS_AFTER_3_2 = """
-221 234-24f 2ae-2af 2b9-2ba 2c6-2cf 2ec 370-374 376-377 37b-37d 3cf 3f7-3ff 4cf 4f6-4f7 4fa-4ff 510-527 620
-63b-63f 6ee-6ef 6ff 72d-72f 74d-77f 7ca-7ea 7f4-7f5 7fa 800-815 81a 824 828 840-858 8a0 8a2-8ac 904 971-977
-979-97f 9bd 9ce a8c ae1 b35 b71 bb6 bd0 c3d c58-c59 cbd cf1-cf2 d29 d3a d3d d4e d7a-d7f ede-edf f6b-f6c f8c
-1022 1028 103f 105a-105d 1061 1065-1066 106e-1070 1075-1081 108e 10c7 10cd 10f9-10fa 10fc-10ff 115a-115e
-11a3-11a7 11fa-11ff 1207 1247 1287 12af 12cf 12ef 130f 131f 1347 1380-138f 1677-167f 18aa 18b0-18f5
-1900-191c 1950-196d 1970-1974 1980-19ab 19c1-19c7 1a00-1a16 1a20-1a54 1aa7 1b05-1b33 1b45-1b4b 1b83-1ba0
-1bae-1baf 1bba-1be5 1c00-1c23 1c4d-1c4f 1c5a-1c7d 1ce9-1cec 1cee-1cf1 1cf5-1cf6 1d00-1dbf 1e9c-1e9f
-1efa-1eff 2090-209c 2132 213c 214e 2183-2184 2c00-2c2e 2c30-2c5e 2c60-2ce4 2ceb-2cee 2cf2-2cf3 2d00-2d25
-2d27 2d2d 2d30-2d67 2d6f 2d80-2d96 2da0-2da6 2da8-2dae 2db0-2db6 2db8-2dbe 2dc0-2dc6 2dc8-2dce 2dd0-2dd6
-2dd8-2dde 2e2f 312d 31b8-31ba 9fa6-9fcc a4d0-a4fd a500-a60c a610-a61f a62a-a62b a640-a66e a67f-a697
-a6a0-a6e5 a717-a71f a722-a788 a78b-a78e a790-a793 a7a0-a7aa a7f8-a801 a803-a805 a807-a80a a80c-a822
-a840-a873 a882-a8b3 a8f2-a8f7 a8fb a90a-a925 a930-a946 a960-a97c a984-a9b2 a9cf aa00-aa28 aa40-aa42
-aa44-aa4b aa60-aa76 aa7a aa80-aaaf aab1 aab5-aab6 aab9-aabd aac0 aac2 aadb-aadd aae0-aaea aaf2-aaf4
-ab01-ab06 ab09-ab0e ab11-ab16 ab20-ab26 ab28-ab2e abc0-abe2 d7b0-d7c6 d7cb-d7fb fa2e-fa2f fa6b-fa6d
-fa70-fad9
-"""
-_DIGITS_AFTER_3_2 = """
-7c0-7c9 be6 1090-1099 1946-194f 19d0-19d9 1a80-1a89 1a90-1a99 1b50-1b59 1bb0-1bb9 1c40-1c49 1c50-1c59
-a620-a629 a8d0-a8d9 a900-a909 a9d0-a9d9 aa50-aa59 abf0-abf9
-"""
+_WORDS: dict[str, str] = yaml.load(
+    Path(__file__).with_name("ptb_words.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 
 
 def _characters(ranges: str) -> frozenset[str]:
@@ -67,8 +50,7 @@ def _characters(ranges: str) -> frozenset[str]:
     return frozenset(chr(c) for a, _, b in bounds for c in range(int(a, 16), int(b or a, 16) + 1))
 
 
-_NEWER_LETTERS = _characters(_LETTERS_AFTER_3_2)
-_NEWER_DIGITS = _characters(_DIGITS_AFTER_3_2)
+_NEWER_LETTERS, _NEWER_DIGITS, _WORD_SIGNS = (_characters(_WORDS[name]) for name in ("letters", "digits", "word_signs"))
 
 
 def _is_letter(character: str) -> bool:
@@ -83,24 +65,10 @@ def _is_digit(character: str) -> bool:
     )
 
 
-# Signs that count as letters, since words are written with them: the soft hyphen, phonetic and combining
-# marks, vowel signs of the scripts of India and south-east Asia, Hebrew and Arabic points.
-_WORD_SIGNS = (
-    r"\u00ad\u0237-\u024f\u02c2-\u02c5\u02d2-\u02df\u02e5-\u037d\u0384\u0385\u03cf\u03f6\u03fc-\u03ff"
-    r"\u0483-\u0487\u04cf\u04f6-\u04ff\u0510-\u0525\u055a-\u055f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5"
-    r"\u05c7\u0615-\u061a\u063b-\u063f\u064b-\u065e\u0670\u06d6-\u06ef\u06fa-\u06ff\u070f\u0711\u0730-\u077f"
-    r"\u07a6-\u07b1\u07ca-\u07f5\u07fa\u0900-\u0903\u093c\u093e-\u094e\u0951-\u0955\u0962\u0963\u0981-\u0983"
-    r"\u09bc-\u09c4\u09c7\u09c8\u09cb-\u09cd\u09d7\u09e2\u09e3\u0a01-\u0a03\u0a3c\u0a3e-\u0a4f\u0a81-\u0a83"
-    r"\u0abc-\u0acf\u0b82\u0bbe-\u0bc2\u0bc6-\u0bc8\u0bca-\u0bcd\u0c01-\u0c03\u0c3e-\u0c56\u0d3e-\u0d44"
-    r"\u0d46-\u0d48\u0e30-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ebc\u0ec8-\u0ecd"
-)
-_IS_WORD_SIGN = re.compile(f"[{_WORD_SIGNS}]")
-
-
 CHARACTERS: dict[str, Callable[[str], bool]] = {
     "letter": _is_letter,
     "digit": _is_digit,
-    "wordletter": lambda character: _is_letter(character) or _IS_WORD_SIGN.match(character) is not None,
+    "wordletter": lambda character: _is_letter(character) or character in _WORD_SIGNS,
 }
 """The named sets of characters, each as a test of one."""
 
@@ -109,37 +77,9 @@ CHARACTERS: dict[str, Callable[[str], bool]] = {
 
 
 def _any_of(words: str) -> str:
-    """Return the pattern of any of the words, which blanks separate."""
-    return "|".join(words.split())
+    """Return the pattern of any of a list of words."""
+    return "|".join(_WORDS[words].split())
 
-
-# Names and words that end in a full stop. Capitals in brackets are not folded: "Miss." is a state, "miss."
-# the end of a sentence.
-_MONTHS_AND_DAYS = "Jan Feb Mar Apr Jun Jul Aug Sept? Oct Nov Dec Mon Tues? Wed Thu(rs)? Fri"
-_STATES = """
-    Ala Ariz [A]z [A]rk Calif Colo Conn Ct Dak [D]el Fla Ga [I]ll Ind Kans? Ky [L]a [M]ass Md Mich Minn
-    [M]iss Mo Mont Neb Nev Okla [O]re [P]a Penn Tenn [T]ex Va Vt [W]ash Wisc? Wyo
-"""
-_COMPANIES = "Assn Bancorp Bhd Cos? Corp Inc Intl Ltd Plc Pp?t[ye]s? Rt Sys Univ"
-_OTHERS_THEN_LOWER_CASE = "al Bldg Blvd Bros (Ed|Ph)\\.D Esq est etc ext Jr Rd seq sq Sr tel"
-_TITLES = """
-    Adj Adm Adv Asst Assoc Attys? Ave Brig Capt Col Co?mdr Cpl Det Drs? Ens Ft Gen Govs? Hon Insp Lieut Lt
-    Maj Messrs [M]iss Mlle Mme Mr Mrs Ms Msgr Mt Pfc Pres Profs? Pvt Reps? Rev Sens? Sfc Sgt Spc Ste? Supts?
-"""
-_OTHERS_THEN_CAPITALS = "a\\.k\\.a Alex cf Cie Dept Elec Invt Jos M[ft]g Natl Ph TREAS vs Wm"
-_BEFORE_NUMBERS = "art bldg ca figs? nos? op pp prop"
-
-# A single letter and a full stop before one of these ends a sentence, and is no initial.
-_SENTENCE_STARTERS = """
-    [A] [A]bout [A]ccording [A]dditionally [A]fter [A]n [A]s [A]t [B]ut [E]arlier [H]e [H]er [H]ere
-    [H]owever [I]f [I]n [I]t [L]ast [M]any [M]ore [M]r\\. [M]s\\. [N]ow [O]nce [O]ne [O]ther [O]ur [S]he
-    [S]ince [S]o [S]ome [S]uch [T]hat [T]he [T]heir [T]hen [T]here [T]hese [T]hey [T]his [W]e [W]hat [W]hen
-    [W]hile [Y]et [Y]ou
-"""
-_FILE_TYPES = """
-    bat bmp c cgi class cpp dll docx? exe gif gz h html? jar java jpe?g mov mp3 pdf php pl png ppt ps py sql
-    tar txt wav x xml zip
-"""
 
 PIECES: dict[str, str] = {
     "blank": r"[ \t\u00a0\u2000-\u200a\u3000]",
@@ -167,10 +107,10 @@ PIECES: dict[str, str] = {
     "us": r"(Canada|Sino|Korean|EU|Japan|non)-U\.S|U\.S\.-(U\.K|U\.S\.S\.R)",
     "acronym": r"[A-Za-z](\.[A-Za-z])*|{us}",
     "long_acronym": r"[A-Za-z](\.[A-Za-z])+|{us}",
-    "then_lower_case": _any_of(f"{_MONTHS_AND_DAYS} {_STATES} {_COMPANIES} {_OTHERS_THEN_LOWER_CASE}"),
-    "then_capitals": _any_of(f"{_TITLES} {_OTHERS_THEN_CAPITALS}") + "|{acronym}",
-    "before_numbers": _any_of(_BEFORE_NUMBERS),
-    "starter": _any_of(_SENTENCE_STARTERS) + "|{tag}",
+    "then_lower_case": _any_of("then_lower_case"),
+    "then_capitals": _any_of("then_capitals") + "|{acronym}",
+    "before_numbers": _any_of("before_numbers"),
+    "starter": _any_of("starter") + "|{tag}",
     # Markup.
     "tag_name": r"[A-Za-z][A-Za-z0-9_:.\-]*",
     "tag_value": r"""'[^']*'|"[^"]*\"""",
@@ -187,7 +127,7 @@ PIECES: dict[str, str] = {
     "ends_path": r"""[^ \t\n\f\r"<>|.!?(){},\-]""",
     "in_mailbox": r"""[^ \t\n\f\r"<>|()\xa0{}]""",
     "in_mail_host": r"""[^ \t\n\f\r"<>|(){}.\xa0]""",
-    "file_type": _any_of(_FILE_TYPES),
+    "file_type": _any_of("file_type"),
     # Compounds.
     "thing": r"([dDoOlL]({aposlike})({alnum}))?({alnum})+({hyphen}([dDoOlL]({aposlike})({alnum}))?({alnum})+)*",
     "hyphenated": r"[A-Za-z0-9][A-Za-z0-9.,\xad]*(-([A-Za-z0-9\xad]+|({long_acronym})\.))+",
