@@ -195,6 +195,38 @@ def ask_each(
     return [results[place] for place in range(len(questions))]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class DrawingMetric(Metric):
+    """A metric whose judge draws each answer, with its own seed; ``fingerprint`` has the settings.
+
+    Args:
+        tries: Maximum number of requests for an answer.
+        temperature: That of the answers.
+        seed: The first seed of the answers.
+        max_tokens: Tokens that an answer may have.
+    """
+
+    longest_caption = PARSEABLE
+
+    tries: int = 5
+    temperature: float = 1.0
+    seed: int = 0
+    max_tokens: int = 256
+
+    def __post_init__(self) -> None:
+        require_counts(ValueError, tries=self.tries, max_tokens=self.max_tokens)
+        require_drawing(self.seed, self.temperature)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings."""
+        return self._settings()
+
+    def _ask(
+        self, questions: Sequence[JudgeQuestion], context: Context, repeated: int = 1
+    ) -> list[tuple[Any, str] | str]:
+        return ask_each(questions, context, self.tries, self.seed, self.max_tokens, repeated)
+
+
 MOST_CHARACTERS = 100_000
 """An answer that is longer is not read."""
 
