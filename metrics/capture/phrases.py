@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -76,7 +76,7 @@ class PhraseEncoder:
         """Return which checkpoint it is and how it is used."""
         return {"encoder": self._checkpoint.identity(), "pooling": "mean, normalised"}
 
-    def vectors(self, phrases: Sequence[str], context: Context) -> dict[str, np.ndarray]:
+    def vectors(self, phrases: Iterable[str], context: Context) -> dict[str, np.ndarray]:
         """Return the unit vector ``[d]`` float32 of each phrase.
 
         Raises:
