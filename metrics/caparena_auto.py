@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from .judging import PROMPTS, PromptedMetric, ask_until_read, fill, require_trie
 _VERDICTS = {"caption 1 is better": 1, "caption 2 is better": -1, "tie": 0}
 
 
+@dataclass(eq=False, repr=False)
 class CapArenaAuto(PromptedMetric):
     """Whether a judge prefers a caption to that of a baseline: 1, 0 for a tie, -1.
 
@@ -50,20 +52,13 @@ class CapArenaAuto(PromptedMetric):
     _fields = ("first", "second", "reference")
     source = "Cheng et al. 2025; vlm_as_a_judge.py of github.com/njucckevin/CapArena (c251cdd); prompt in other words"
 
-    def __init__(
-        self,
-        prompt: str | None = None,
-        seed: int = 0,
-        max_tokens: int = 1500,
-        tries: int = 5,
-        on_failure: Literal["fail", "zero"] = "fail",
-    ) -> None:
-        require_tries(max_tokens, tries, on_failure)
-        super().__init__(prompt)
-        self.seed = seed
-        self.max_tokens = max_tokens
-        self.tries = tries
-        self.on_failure = on_failure
+    seed: int = 0
+    max_tokens: int = 1500
+    tries: int = 5
+    on_failure: Literal["fail", "zero"] = "fail"
+
+    def __post_init__(self) -> None:
+        require_tries(self.max_tokens, self.tries, self.on_failure)
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.

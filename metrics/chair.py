@@ -16,7 +16,7 @@ from ..downloads import Files, Resource
 from ..errors import MetricError
 from ..paths import cache_folder
 from ..tasks.locate import DataLocations
-from .contract import Context, Metric
+from .contract import Context, Metric, ShareMetric
 from .items import Items, Scores
 from .sources import sources
 
@@ -70,7 +70,7 @@ class _Chair(Metric):
         return known
 
 
-class ChairI(_Chair):
+class ChairI(_Chair, ShareMetric):
     """Hallucinated mentions of objects, as a share of all mentions (CHAIRi).
 
     The value of an item is its own share, 0 where it mentions no object; the system-level value is that
@@ -78,7 +78,7 @@ class ChairI(_Chair):
     """
 
     label = "CHAIRi"
-    aggregation = "corpus"
+    _share = "hallucinated", "mentions"
     undefined = (
         "no caption mentions any of the 80 COCO objects, so that CHAIRi is 0 of 0 mentions. Are these English "
         "captions of everyday photographs? CHAIR knows no other objects."
@@ -86,20 +86,7 @@ class ChairI(_Chair):
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""
-        parts, failures = self._count(items)
-        mentions, hallucinated = parts["mentions"], parts["hallucinated"]
-        values = np.divide(hallucinated, mentions, out=np.zeros(len(items)), where=mentions > 0)
-        values[list(failures)] = np.nan
-        return Scores(values=values, parts=dict(parts), failures=dict(failures))
-
-    def terms(self, scores: Scores) -> np.ndarray:
-        """Return the mentions of each item, and those that are hallucinated."""
-        return np.stack([scores.parts["mentions"], scores.parts["hallucinated"]], axis=1)
-
-    def pool(self, totals: np.ndarray) -> float:
-        """Return the share among all mentions; NaN if there are none."""
-        mentions, hallucinated = totals.tolist()
-        return hallucinated / mentions if mentions else float("nan")
+        return self._shares(*self._count(items))
 
 
 class ChairS(_Chair):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import require_counts
-from .contract import Context, labelled
+from .contract import Context, ShareMetric, labelled
 from .items import Items, Scores
 from .judging import MOST_CHARACTERS, PROMPTS, JudgeQuestion, PromptedMetric, ask_each, fill
 
@@ -51,7 +51,8 @@ class ChecklistItem:
         return name == self.type or name in (tag.strip() for tag in re.split("[,，;；|]", self.tags))
 
 
-class _JudgedChecklist(PromptedMetric):
+@dataclass(eq=False, repr=False)
+class _JudgedChecklist(PromptedMetric, ShareMetric):
     """The computation that both metrics share through the cache.
 
     The references are the items of the image's checklist: each a question, or an object of JSON with ``question`` and,
@@ -77,8 +78,6 @@ class _JudgedChecklist(PromptedMetric):
     """
 
     needs = frozenset({"references", "judge"})
-    aggregation = "corpus"
-    is_share = True
     own_files = frozenset({"prompt"})
     source = (
         "Liu, Wang, Zhang 2026 (CAPEval, arXiv:2608.02589); capeval/score/evaluate.py and capeval/metrics/aggregate.py "
@@ -87,19 +86,22 @@ class _JudgedChecklist(PromptedMetric):
     _own = PROMPT
     _fields = ("caption", "items")
 
-    def __init__(
-        self, of: str | None = None, prompt: str | None = None, max_tokens: int = 8192, tries: int = 1
-    ) -> None:
-        require_counts(ValueError, max_tokens=max_tokens, tries=tries)
-        super().__init__(prompt)
-        self.of = of
-        self.max_tokens = max_tokens
-        self.tries = tries
-        variants = [of or "", "own prompt" if prompt else ""]
+    of: str | None = None
+    max_tokens: int = 8192
+    tries: int = 1
+
+    def __post_init__(self) -> None:
+        require_counts(ValueError, max_tokens=self.max_tokens, tries=self.tries)
+        variants = [self.of or "", "own prompt" if self.prompt else ""]
         self.label = labelled(self, [variant for variant in variants if variant])
 
-    def _count(self, items: Items, context: Context) -> Scores:
-        """Return the parts, with a value of 0 for each caption that has an answer."""
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge, or the prompt cannot be read.
+            AdapterError: The judge failed as a whole.
+        """
         lists: dict[int, list[ChecklistItem]] = {}
         failures: dict[int, str] = {}
         for item, references in enumerate(items.references):
@@ -133,26 +135,7 @@ class _JudgedChecklist(PromptedMetric):
                 pairs = zip(lists[item], of_item, strict=True)
                 kept = [verdict for entry, verdict in pairs if self.of is None or entry.belongs_to(self.of)]
                 counts[item] = kept.count("yes"), kept.count("no"), len(kept)
-        values = np.zeros(len(items))
-        values[list(failures)] = np.nan
-        return Scores(values, dict(zip(("yes", "no", "items"), counts.T.copy(), strict=True)), failures, remarks)
-
-    def score(self, items: Items, context: Context) -> Scores:
-        """Score each item; see ``Metric.score``.
-
-        Raises:
-            MetricError: There is no judge, or the prompt cannot be read.
-            AdapterError: The judge failed as a whole.
-        """
-        counted = self._count(items, context)
-        part, whole = self.terms(counted).T
-        shares = np.divide(part, whole, out=np.zeros(len(items)), where=whole > 0)
-        return replace(counted, values=counted.values + shares)
-
-    def pool(self, totals: np.ndarray) -> float:
-        """Return the share of all items together; NaN if there are none."""
-        part, whole = totals.tolist()
-        return part / whole if whole else float("nan")
+        return self._shares(dict(zip(("yes", "no", "items"), counts.T.copy(), strict=True)), failures, remarks)
 
 
 class ChecklistCoverage(_JudgedChecklist):

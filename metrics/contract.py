@@ -298,6 +298,32 @@ class Metric(Aggregate, ABC):
         return isinstance(self, CorpusMetric) and self.corpus_dependent
 
 
+class ShareMetric(Metric):
+    """A metric whose value is a share: of what an item counts, and of what all items count together.
+
+    An item with nothing to count has 0, and adds nothing to the system's value.
+    """
+
+    is_share = True
+    aggregation = "corpus"
+    _share: tuple[str, str]
+    """The parts that are divided: counts ``[n]``."""
+
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return the two counts of each item of which the value is the ratio."""
+        return np.stack([scores.parts[name] for name in self._share], axis=1)
+
+    def _shares(
+        self, parts: Mapping[str, np.ndarray], failures: Mapping[int, str], remarks: Mapping[int, str] | None = None
+    ) -> Scores:
+        """Return the scores of items that were counted."""
+        scores = Scores(np.empty(0), dict(parts), dict(failures), dict(remarks or {}))
+        part, whole = self.terms(scores).T
+        values = np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+        values[list(failures)] = np.nan
+        return replace(scores, values=values)
+
+
 class CorpusMetric(Metric):
     """A metric whose items' values depend on the corpus, by a state that is made a shard at a time.
 

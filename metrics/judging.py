@@ -28,6 +28,7 @@ _QUOTED = 60
 """Characters of an answer that cannot be used that are quoted."""
 
 
+@dataclass(eq=False, repr=False)
 class PromptedMetric(Metric):
     """A metric that asks a judge with a prompt, which may be a user's own.
 
@@ -41,8 +42,7 @@ class PromptedMetric(Metric):
     _fields: ClassVar[tuple[str, ...]]
     """Required fields of a prompt, in braces."""
 
-    def __init__(self, prompt: str | None = None) -> None:
-        self._path = prompt
+    prompt: str | None = None
 
     def check(self) -> None:
         """Raise if there is no prompt, or it cannot be used."""
@@ -53,7 +53,7 @@ class PromptedMetric(Metric):
         return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
 
     def _prompt(self) -> str:
-        return self._own if self._path is None else read_prompt(self._path, self._fields)
+        return self._own if self.prompt is None else read_prompt(self.prompt, self._fields)
 
 
 def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) -> list[Judgement | str]:
