@@ -65,6 +65,8 @@ def kept(
     inputs: Iterable[str],
     compute: Callable[[list[str]], Iterable[Mapping[str, Any]]],
     progress: Reporter = unheard,
+    failed: Collection[str] = (),
+    arrays: bool = False,
 ) -> dict[str, Any]:
     """Return the value of each input: what the cache has, and the others, which are kept a second at a time.
 
@@ -74,9 +76,12 @@ def kept(
         inputs: The inputs; equal ones have one value.
         compute: Yields the values of inputs, of some at a time.
         progress: Called with (done, total).
+        failed: The inputs that ``compute`` has found to have no value: done, too.
+        arrays: Whether values are arrays.
     """
+    get, put = (cache.get_arrays, cache.put_arrays) if arrays else (cache.get, cache.put)
     unique = list(dict.fromkeys(inputs))
-    known = dict(cache.get(producer, unique))
+    known: dict[str, Any] = dict(get(producer, unique))
     progress(len(known), len(unique))
     missing = [key for key in unique if key not in known]
     waiting, kept_at = dict[str, Any](), time.monotonic()
@@ -87,12 +92,12 @@ def kept(
             # A store's index has the order of hashes: each write changes most of its pages.
             if time.monotonic() - kept_at >= _KEEP_SECONDS:
                 batch, waiting = waiting, {}
-                cache.put(producer, batch)
+                put(producer, batch)
                 kept_at = time.monotonic()
-            progress(len(known), len(unique))
+            progress(len(known) + len(failed), len(unique))
     finally:
         if waiting:
-            cache.put(producer, waiting)
+            put(producer, waiting)
     return known
 
 

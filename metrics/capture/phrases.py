@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -12,7 +12,7 @@ import numpy as np
 from ...adapters.devices import BatchSize, find_device
 from ...downloads import Repository
 from ...errors import MetricError
-from ..contract import Context
+from ..contract import Context, kept
 from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
 
 if TYPE_CHECKING:
@@ -82,18 +82,15 @@ class PhraseEncoder:
         Raises:
             MetricError: The encoder cannot be loaded, or pools in another way.
         """
-        unique = list(dict.fromkeys(phrases))
-        if not unique:
-            return {}
-        producer = self.fingerprint()
-        known = dict(context.cache.get_arrays(producer, unique))
-        # Neighbours of one length waste no padding.
-        missing = sorted((phrase for phrase in unique if phrase not in known), key=len)
-        for start in range(0, len(missing), _PHRASES_A_WRITE):
-            new = self._encode(missing[start : start + _PHRASES_A_WRITE])
-            context.cache.put_arrays(producer, new)
-            known |= new
-        return known
+
+        def encode(missing: list[str]) -> Iterator[dict[str, np.ndarray]]:
+            # Neighbours of one length waste no padding.
+            missing.sort(key=len)
+            for start in range(0, len(missing), _PHRASES_A_WRITE):
+                yield self._encode(missing[start : start + _PHRASES_A_WRITE])
+
+        unique = dict.fromkeys(phrases)
+        return kept(context.cache, self.fingerprint(), unique, encode, arrays=True) if unique else {}
 
     def _encode(self, phrases: Sequence[str]) -> dict[str, np.ndarray]:
         import torch
