@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from ..downloads import Files, Resource
 from ..errors import MetricError
@@ -139,48 +140,20 @@ _WHERE_FROM = (
     f"be passed on with capbench. Or put it at $CAPBENCH_DATA/{TABLE}, or name it with the setting 'synonyms'."
 )
 
-_COMPOUNDS = (
-    "motor bike, motor cycle, air plane, traffic light, street light, traffic signal, stop light, "
-    "fire hydrant, stop sign, parking meter, suit case, sports ball, baseball bat, baseball glove, "
-    "tennis racket, wine glass, hot dog, cell phone, mobile phone, teddy bear, hair drier, "
-    "potted plant, laptop computer, stove top oven, home plate, train track"
-)
-# The rules of the released utils/chair.py. Words stand as its singulariser leaves them: "wine glas".
-_DOUBLE_WORDS = {
-    **{words: words for words in _COMPOUNDS.split(", ")},
-    **{
-        f"{age} {animal}": animal
-        for age in ("baby", "adult")
-        for animal in "bird cat dog horse sheep cow elephant bear zebra giraffe animal cub".split()  # noqa: SIM905
-    },
-    "passenger jet": "jet",
-    "passenger train": "train",
-    "bow tie": "tie",
-    "toilet seat": "toilet",
-    "wine glas": "wine glass",
+_RULES: Any = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+_DOUBLE_WORDS: dict[str, str] = {
+    **{words: words for words in _RULES["compounds"]},
+    **{f"{age} {animal}": animal for age in ("baby", "adult") for animal in _RULES["animals"]},
+    **_RULES["double_words"],
 }
+_IRREGULAR: dict[str, str] = _RULES["irregular"]
+_UNCHANGED: tuple[str, ...] = tuple(_RULES["unchanged"])
+_SUFFIXES = [(re.compile(f"{plural}$"), ending) for plural, ending in _RULES["suffixes"].items()]
 
 # As NLTK splits: a full stop at the end only, no comma or colon before a digit.
 _FULL_STOP = re.compile(r"([^.])(\.[\])}>\"'»”’]*)$")
 _MARKS = re.compile(r"\.{2,}|--|[,:](?!\d)|[;?!*@#$%&()\[\]{}<>\"“”«»„‘’`]|(?<!\S)'")
 _CLITIC = re.compile(r"([^'].*?)('(?:s|m|d|ll|re|ve)?)")
-
-_IRREGULAR = {
-    "children": "child", "geese": "goose", "kine": "cow", "men": "man", "oxen": "ox", "people": "person",
-}  # fmt: skip
-_UNCHANGED = ("scissors", "doggies", "collies")
-_SUFFIXES = [
-    (re.compile(rule + "$"), singular)
-    for rule, singular in (
-        (r"mice", "mouse"),
-        (r"oes", "o"),
-        (r"(bus|x|ch|ss|sh)es", r"\1"),
-        (r"([^aeiouy])ies", r"\1y"),
-        (r"([aeo]l)ves", r"\1f"),
-        (r"([nlw]i)ves", r"\1fe"),
-        (r"s", ""),
-    )
-]
 
 
 @dataclass(frozen=True)

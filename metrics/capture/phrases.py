@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ...adapters.devices import BatchSize, find_device
+from ...adapters.hf_checkpoint import stated_pooling
 from ...downloads import Repository
 from ...errors import MetricError
 from ..contract import Context, kept
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _TOKENS_A_BATCH = 16_384
 # How many vectors are kept with one write.
 _PHRASES_A_WRITE = 4_096
-_MODULES = {"Transformer", "Pooling", "Normalize"}
 
 
 class _Loaded:
@@ -116,23 +116,15 @@ class PhraseEncoder:
     def _load(self) -> _Loaded:
         if self._loaded is None:
             device = find_device(self._device, MetricError)
-            self._require_mean()
+            if stated_pooling(self._read) != "mean":
+                raise MetricError(
+                    f"{self._checkpoint.role} '{self._checkpoint.name}' does not average token vectors.",
+                    "Name an encoder with mean pooling, such as sentence-transformers/all-mpnet-base-v2.",
+                )
             key = self._checkpoint.path, self._checkpoint.identity(), str(device)
             self._loaded = _IN_USE.get(key) or _IN_USE.setdefault(key, _Loaded(self._checkpoint, device))
         return self._loaded
 
-    def _require_mean(self) -> None:
-        """Raise if the checkpoint says that it makes a sentence's vector in another way."""
-        for name in ("modules.json", "1_Pooling/config.json"):
-            if (file := self._checkpoint.file(name)) is None:
-                continue
-            said = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(said, list):
-                fits = {str(module.get("type", "")).rpartition(".")[2] for module in said} <= _MODULES
-            else:
-                fits = said.get("pooling_mode_mean_tokens", said.get("pooling_mode") == "mean")
-            if not fits:
-                raise MetricError(
-                    f"{self._checkpoint.role} '{self._checkpoint.name}' does not average token vectors ({name}).",
-                    "Name an encoder with mean pooling, such as sentence-transformers/all-mpnet-base-v2.",
-                )
+    def _read(self, name: str) -> Any:
+        file = self._checkpoint.file(name)
+        return json.loads(file.read_text(encoding="utf-8")) if file else None
