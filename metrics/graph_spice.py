@@ -68,7 +68,7 @@ class GraphMetric(ParsedMetric):
         reference_sets, set_of_item = items.reference_sets
         of_text, of_set = read_items(self._parser, items.candidates, reference_sets, self._facts, context)
         failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts}
-        pairs: dict[int, tuple[frozenset[Fact], frozenset[Fact]]] = {}
+        pairs: dict[int, _Sides] = {}
         for item, its_set in enumerate(set_of_item.tolist()):
             candidate, references = of_text[items.candidates[item]], of_set[its_set]
             if isinstance(candidate, str):
@@ -88,9 +88,7 @@ class GraphMetric(ParsedMetric):
         return Scores(values=values, parts=columns, failures=failures)
 
     @abstractmethod
-    def _compare(
-        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
-    ) -> list[tuple[float, float, float]]:
+    def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
         """Return value, precision and recall of each candidate's facts against its references'."""
 
     def _facts(self, graphs: Sequence[Graph]) -> list[Fact]:
@@ -161,12 +159,10 @@ class SoftSpice(GraphMetric):
         """Return the settings, and what parses, knows lemmas and encodes."""
         return {**super().fingerprint(), "both_ways": self.both_ways}
 
-    def _compare(
-        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
-    ) -> list[tuple[float, float, float]]:
+    def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
         of_pairs = [(phrases(candidate), phrases(references)) for candidate, references in pairs]
         vectors = self._vectors((phrase for pair in of_pairs for side in pair for phrase in side), context)
-        rows: list[tuple[float, float, float]] = []
+        rows: list[_Row] = []
         for left, right in of_pairs:
             if not left or not right:
                 rows.append((0.0, 0.0, 0.0))
@@ -271,9 +267,7 @@ class FactualSpice(GraphMetric):
             **({"merged": FINGERPRINT["synonyms"]} if self._merges else {}),
         }
 
-    def _compare(
-        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
-    ) -> list[tuple[float, float, float]]:
+    def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
         return [self._row(*pair) for pair in pairs]
 
     def _row(self, candidate: frozenset[Fact], references: frozenset[Fact]) -> tuple[float, float, float]:
@@ -392,6 +386,8 @@ def _match(fact: Merged, other: Merged, sets_of: Callable[[Words], Set[Any]]) ->
 
 
 Fact = tuple[str, ...]
+_Sides = tuple[frozenset[Fact], frozenset[Fact]]
+_Row = tuple[float, float, float]
 """Its parts: an object; object and attribute; subject, relation (of one part or more) and object."""
 
 _IS = "is"

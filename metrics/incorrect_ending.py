@@ -13,10 +13,7 @@ from .items import Items, Scores
 from .words import ptb
 
 _WORDS: dict[str, str] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
-PREPOSITIONS, CONJUNCTIONS, DETERMINERS = (
-    frozenset(_WORDS[kind].split()) for kind in ("prepositions", "conjunctions", "determiners")
-)
-FUNCTION_WORDS = PREPOSITIONS | CONJUNCTIONS | DETERMINERS
+FUNCTION_WORDS = frozenset(word for words in _WORDS.values() for word in words.split())
 
 
 class IncorrectEnding(ptb.TokenMetric):

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 
@@ -231,6 +231,7 @@ MOST_CHARACTERS = 100_000
 """An answer that is longer is not read."""
 
 _FENCE = "```"
+_Kind = TypeVar("_Kind", list[Any], dict[Any, Any])
 
 
 def read_list(answer: str) -> list[Any]:
@@ -239,10 +240,7 @@ def read_list(answer: str) -> list[Any]:
     Raises:
         ValueError: There is none.
     """
-    value = _read_literal(answer, "[", "]")
-    if not isinstance(value, list):
-        raise ValueError("the judge's answer is not a JSON list")
-    return value
+    return _read_literal(answer, "[", "]", list, "list")
 
 
 def read_object(answer: str) -> dict[Any, Any]:
@@ -251,14 +249,11 @@ def read_object(answer: str) -> dict[Any, Any]:
     Raises:
         ValueError: There is none.
     """
-    value = _read_literal(answer, "{", "}")
-    if not isinstance(value, dict):
-        raise ValueError("the judge's answer is not a JSON object")
-    return value
+    return _read_literal(answer, "{", "}", dict, "object")
 
 
-def _read_literal(answer: str, opening: str, closing: str) -> Any:
-    """Return what stands between two marks: a literal of Python, or JSON; None where it is neither."""
+def _read_literal(answer: str, opening: str, closing: str, kind: type[_Kind], name: str) -> _Kind:
+    """Return what stands between two marks: a literal of Python, or JSON."""
     if len(answer) > MOST_CHARACTERS:
         raise ValueError("the judge's answer is too long")
     _, fence, part = answer.rpartition(f"{_FENCE}json")
@@ -268,12 +263,15 @@ def _read_literal(answer: str, opening: str, closing: str) -> Any:
         with warnings.catch_warnings():
             # An unknown escape keeps its backslash; the user needs no warning.
             warnings.simplefilter("ignore")
-            return ast.literal_eval(text)
+            value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         try:
-            return json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
-            return None
+            value = None
+    if not isinstance(value, kind):
+        raise ValueError(f"the judge's answer is not a JSON {name}")
+    return value
 
 
 def quoted(answer: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -284,5 +283,4 @@ def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCa
 
 def _weighted(columns: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Return the weighted sum of columns: a matrix product's bits depend on the other rows."""
-    weighted = [column * weight for column, weight in zip(columns, weights.tolist(), strict=True)]
-    return functools.reduce(np.add, weighted)
+    return np.sum([column * weight for column, weight in zip(columns, weights.tolist(), strict=True)], axis=0)

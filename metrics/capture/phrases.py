@@ -9,12 +9,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...adapters.devices import BatchSize, find_device
+from ...adapters.devices import BatchSize, find_device, padded
 from ...adapters.hf_checkpoint import stated_pooling
 from ...downloads import Repository
 from ...errors import MetricError
 from ..contract import Context, kept
-from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
+from ..vectors.checkpoints import Checkpoint, batches_that_fit
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ from ...errors import AdapterError, MetricError
 from ...hub import NotInCache, commit_of, keep_commit, refusal, unreachable
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 PINNED = {
     "FacebookAI/roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
@@ -188,16 +188,6 @@ class Checkpoint:
 
 _One = TypeVar("_One")
 _Made = TypeVar("_Made")
-
-
-def padded(ids: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return token ids ``[b, l]`` of texts, padded on the right, and ``[b, l]`` 1 where there is a token."""
-    import torch
-
-    width = max(map(len, ids))
-    rows = [[*tokens, *[pad] * (width - len(tokens))] for tokens in ids]
-    mask = [[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in ids]
-    return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
 
 def batches_that_fit(
