@@ -268,14 +268,14 @@ def file_of(path: str, name: str, revision: str | None) -> Path | None:
     from transformers.utils.hub import cached_file
 
     with asked_once(path):
-        found = cached_file(
+        file = cached_file(
             path,
             name,
             revision=revision,
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
-    return Path(found) if found else None
+    return Path(file) if file else None
 
 
 def stated_pooling(read: Callable[[str], Any]) -> Literal["mean", "cls", ""]:

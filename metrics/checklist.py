@@ -16,7 +16,7 @@ from .contract import Context, ShareMetric, labelled
 from .items import Items, Scores
 from .judging import MOST_CHARACTERS, PROMPTS, JudgeQuestion, PromptedMetric, ask_each, fill
 
-SYSTEM, PROMPT = PROMPTS["checklist"]["system"], PROMPTS["checklist"]["verdicts"]
+SYSTEM, PROMPT = PROMPTS["capeval"]["system"], PROMPTS["capeval"]["verdicts"]
 
 Verdict = Literal["yes", "no", "not_mentioned"]
 _SPELLINGS: dict[str, Verdict] = {

@@ -73,7 +73,8 @@ class Cider(ptb.WordMetric, CorpusMetric):
     def __init__(
         self, variant: Literal["d", "plain"] = "d", document_frequencies: str | Path | None = None, tokenizer: str = PTB
     ) -> None:
-        super().__init__(tokenizer)
+        if tokenizer != PTB:
+            super().__init__(tokenizer)
         require_choice("variant", variant, ("d", "plain"))
         self.variant = variant
         # Private: the file's content is in the fingerprint, not its place.
@@ -82,10 +83,15 @@ class Cider(ptb.WordMetric, CorpusMetric):
             self._frequencies = Path(document_frequencies).expanduser()
             self.corpus_dependent = False
 
+    def check(self) -> None:
+        """Raise if the file of captions cannot be read, or the tokeniser is not installed."""
+        self.fingerprint()
+
     def fingerprint(self) -> dict[str, Any]:
         """Return the variant, what tokenises, and which captions give the document frequencies."""
-        tokenizer = ptb.fingerprint_of(self.tokenizer)
-        own = {"metric": type(self).__name__, "variant": self.variant, "tokenizer": tokenizer}
+        own = {"metric": type(self).__name__, "variant": self.variant, "tokenizer": ptb.FINGERPRINT}
+        if self.tokenizer != PTB:
+            own["tokenizer"] = ptb.fingerprint_of(self.tokenizer)
         if self._frequencies is None:
             return own
         try:

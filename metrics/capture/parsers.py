@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -134,12 +134,8 @@ class ParsedMetric(Metric):
 
     def check(self) -> None:
         """Raise if WordNet, the parser or the encoder is missing."""
-        checks: list[Callable[[], object]] = [self._parser.check]
-        if self._asks_wordnet:
-            checks.insert(0, lambda: wordnets.find(self.wordnet))
-        if self._encoder is not None:
-            checks.append(self._encoder.check)
-        require_all(*checks)
+        words = [lambda: wordnets.find(self.wordnet)] if self._asks_wordnet else []
+        require_all(*words, self._parser.check, *([self._encoder.check] if self._encoder else []))
 
     def resources(self) -> Sequence[Resource]:
         """Return what ``bench fetch`` fetches for it."""
