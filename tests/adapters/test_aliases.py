@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import open_clip
 import pytest
@@ -107,7 +106,7 @@ def test_folder_with_an_alias_in_it_is_a_model(tmp_path: Path):
         ({"config.json": []}, "hf"),
     ],
 )
-def test_folder_with_a_checkpoint_is_a_model(tmp_path: Path, files: dict[str, Any], adapter: str):
+def test_folder_with_a_checkpoint_is_a_model(tmp_path: Path, files, adapter: str):
     folder = tmp_path / "mine"
     folder.mkdir()
     for name, content in files.items():
@@ -156,9 +155,8 @@ def test_models_of_open_clip_are_named_as_its_users_name_them(captions: Path):
     hub = resolve_model("hf-hub:laion/CLIP", "dtype=bf16")
     assert (hub.adapter, hub.arguments) == ("open_clip", {"pretrained": "hf-hub:laion/CLIP", "dtype": "bf16"})
     assert resolve_model("ViT-B-32", {"pretrained": str(captions)}).name == str(captions)
-    with pytest.raises(UsageError, match="its weights are not named") as caught:
+    with pytest.raises(UsageError, match=r"its weights are not named.*\n.*Tags: openai, laion400m_e31, "):
         resolve_model("ViT-B-32")
-    assert "Tags: openai, laion400m_e31, " in (caught.value.hint or "")
     with pytest.raises(UsageError, match="Did you mean 'ViT-B-32'"):
         resolve_model("ViT-B32")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -54,7 +53,7 @@ SENTENCE = (
         ("a=!!python/object/apply:os.getcwd []", {"a": "!!python/object/apply:os.getcwd []"}),
     ],
 )
-def test_arguments_are_numbers_truth_values_null_or_text(text: str, expected: dict[str, Any]):
+def test_arguments_are_numbers_truth_values_null_or_text(text: str, expected):
     arguments = parse_arguments(text, "--model_args")
     assert arguments == expected
     assert [type(value) for value in arguments.values()] == [type(value) for value in expected.values()]
@@ -96,7 +95,7 @@ VALUES = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(KEYS, LEAVES, m
 
 @settings(max_examples=20)
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
-def test_values_written_as_json_come_back(arguments: dict[str, Any]):
+def test_values_written_as_json_come_back(arguments):
     assert parse_arguments(json.dumps(arguments), "x") == arguments
     text = ",".join(f"{key}={json.dumps(value)}" for key, value in arguments.items())
     assert parse_arguments(text, "x") == arguments

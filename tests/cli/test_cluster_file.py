@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from capbench.benchmarks.scale.executors import LocalExecutor, Resources
@@ -23,7 +21,7 @@ pools:
 """
 
 
-def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path: Path):
+def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text(TEXT)
     with pytest.raises(
@@ -49,14 +47,14 @@ def test_servers_of_a_file_and_options_that_hold_commands_are_refused(tmp_path: 
         ("1.5GiB", "a lot", "c.yaml:9: pools.captioner.memory: expected bytes, such as 16 GB"),
     ],
 )
-def test_fault_is_named_with_its_line(tmp_path: Path, line: str, other: str, fault: str):
+def test_fault_is_named_with_its_line(tmp_path, line: str, other: str, fault: str):
     (tmp_path / "c.yaml").write_text(TEXT.replace(line, other))
     with pytest.raises(TaskError, match=fault):
         read_cluster(tmp_path / "c.yaml")
 
 
 @pytest.mark.parametrize(("text", "count"), [("512", 512), ("2 KB", 2048), ("3M", 3 << 20), ("1TiB", 1 << 40)])
-def test_memory_is_read_in_powers_of_two(tmp_path: Path, text: str, count: int):
+def test_memory_is_read_in_powers_of_two(tmp_path, text: str, count: int):
     (tmp_path / "c.yaml").write_text(f"pools: {{cpu: {{memory: {text}}}}}")
     assert read_cluster(tmp_path / "c.yaml").resources()["cpu"].memory == count
 

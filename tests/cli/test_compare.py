@@ -140,12 +140,6 @@ def test_values_are_those_of_scipy_on_the_rows_that_the_protocol_gives(bench, ra
         assert pair["value"] == pytest.approx(comparison["compared"][0]["value"] - comparison["compared"][1]["value"])
 
 
-def test_pearson_brings_williams_test_and_says_that_rows_of_an_image_are_not_independent(bench, rate):
-    done = bench("compare", rate("length,rouge_l"), "--statistic", "pearson", "--bootstrap", 50)
-    assert "p (Williams)" in done.out
-    assert "Williams' test assumes independent rows; these 180 are of 30 images" in done.out
-
-
 def test_metrics_of_several_runs_are_compared_and_equal_ones_listed_once(bench, rate):
     runs = rate("length,rouge_l"), rate("rouge_l,bleu_1", output="other")
     done = bench("compare", *runs, "--format", "json", "--bootstrap", 20)
@@ -431,9 +425,7 @@ def test_a_metric_that_failed_is_left_out_and_said(bench, rate, user_metrics, tm
         record["metric_errors"] = [{"metric": "meteor", "reason": "Java was not found\nInstall it."}]
 
     rewrite(run, change)
-    done = bench("compare", run, "--bootstrap", 20).succeeded()
-    assert "meteor has no scores in" in done.out
-    assert "Java was not found" in done.out
+    bench("compare", run, "--bootstrap", 20).succeeded("meteor has no scores in", "Java was not found")
     bench("compare", run, "--metrics", "meteor,length").failed(2, "metric 'meteor' has no scores in")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ def test_missing_java_is_no_fault_and_its_fix_is_told(bench, no_java):
     assert findings(done.out)["Java"][0] == "note"
 
 
-def test_java_home_that_leads_nowhere_is_told_and_java_that_does_not_run_a_fault(bench, monkeypatch, tmp_path: Path):
+def test_java_home_that_leads_nowhere_is_told_and_java_that_does_not_run_a_fault(bench, monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     bench("doctor").succeeded("fix: Point JAVA_HOME")
     (tmp_path / "bin").mkdir()
@@ -33,7 +32,7 @@ def test_java_home_that_leads_nowhere_is_told_and_java_that_does_not_run_a_fault
     assert "does not run" in findings(done.out)["Java"][1]
 
 
-def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
+def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path):
     path = tmp_path / "store.sqlite"
     with Store(path) as store:
         store.put({"adapter": "test"}, {"text": "value"})
@@ -47,7 +46,7 @@ def test_sound_store_is_ok_and_a_damaged_one_a_fault(bench, tmp_path: Path):
     assert path.read_text().startswith("no database")
 
 
-def test_cache_that_cannot_be_written_and_data_that_are_not_there_are_faults(bench, monkeypatch, tmp_path: Path):
+def test_cache_that_cannot_be_written_and_data_that_are_not_there_are_faults(bench, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         (tmp_path / "file").write_text("")
         patch.setenv("BENCH_CACHE", str(tmp_path / "file" / "cache"))
@@ -61,7 +60,7 @@ def test_cache_that_cannot_be_written_and_data_that_are_not_there_are_faults(ben
     assert findings(bench("doctor").out)["data"] == ("ok", f"CAPBENCH_DATA={tmp_path / 'no'}: flickr8k")
 
 
-def test_what_few_need_is_listed_with_its_use_and_how_to_get_it(bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_what_few_need_is_listed_with_its_use_and_how_to_get_it(bench, monkeypatch: pytest.MonkeyPatch, tmp_path):
     import nltk.data
 
     (tmp_path / "wordnet").mkdir()

@@ -77,9 +77,7 @@ def test_data_says_what_would_come_and_fetches_it_by_the_same_way(bench, write_c
     assert "not fetched: " in done.err and "does not have the expected checksum" in done.err
 
 
-def test_gigabyte_and_an_unknown_size_are_asked_for(
-    bench, write_carded, server: Server, monkeypatch: pytest.MonkeyPatch
-):
+def test_gigabyte_and_an_unknown_size_are_asked_for(bench, write_carded, server, monkeypatch):
     call = ("fetch", "small", "--include_path", write_carded(size=1_100_000_000), *LOCAL)
     bench(*call).failed(2, "1.1 GB would be fetched, and there is no terminal", "--yes")
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))

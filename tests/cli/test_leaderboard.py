@@ -47,8 +47,6 @@ def test_wrong_use_is_refused(bench: Bench, tmp_path: Path):
     assert bench("leaderboard").code == 2
     assert bench("leaderboard", "nonsense").code == 2
     assert bench("leaderboard", "diff").code == 2
-    (tmp_path / "file").write_text("")
-    bench("leaderboard", "build", "--runs", tmp_path / "file").failed(2, "is not a folder")
     bench("leaderboard", "diff", "nosuch").failed(2, "nor a git revision")
     # A folder that is not there is named with where runs are written.
     for action in ("build", "check"):
@@ -83,9 +81,7 @@ def test_readme_without_marks_is_refused_before_anything_is_written(bench: Bench
 
 
 @pytest.mark.costly
-def test_runs_are_submitted_and_reviewed_and_what_is_no_honest_run_is_refused(
-    run_small: Bench, bench: Bench, tmp_path: Path
-):
+def test_runs_are_submitted_and_reviewed_and_what_is_no_honest_run_is_refused(run_small, bench, tmp_path):
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=tmp_path, check=True)
 

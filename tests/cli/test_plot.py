@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from finished_runs import write_record
 from made_records import agreement_record, rated_captions
@@ -13,14 +11,14 @@ VALUES = {"cider": (0.44, 0.42, 0.46), "meteor": (0.42, 0.4, 0.44)}
 
 
 @pytest.mark.parametrize("kind", ["agreement", "ratings", "length"])
-def test_each_kind_is_written_and_its_file_printed(bench, kind, tmp_path: Path):
+def test_each_kind_is_written_and_its_file_printed(bench, kind, tmp_path):
     run = write_record(tmp_path, "run", rated_captions(["cider", "meteor"]))
     done = bench("plot", kind, run, "-o", "figure.png", "--width", "double")
     assert (done.code, done.out, done.err) == (0, "figure.png\n", "")
     assert Image.open("figure.png").width == 2070
 
 
-def test_what_is_left_out_is_said(bench, tmp_path: Path):
+def test_what_is_left_out_is_said(bench, tmp_path):
     write_record(tmp_path / "runs", "good", agreement_record(VALUES))
     write_record(tmp_path / "runs", "pairs", agreement_record(VALUES, task="pairs", statistic="accuracy"))
     (tmp_path / "runs" / "cut").mkdir()
@@ -44,7 +42,7 @@ def test_what_is_left_out_is_said(bench, tmp_path: Path):
         (["agreement", "run", "-o", "f.png", "--width", "5"], "single"),
     ],
 )
-def test_wrong_use_is_refused_before_anything_is_written(bench, arguments, said, tmp_path: Path):
+def test_wrong_use_is_refused_before_anything_is_written(bench, arguments, said, tmp_path):
     write_record(tmp_path, "run", agreement_record(VALUES))
     (tmp_path / "folder.png").mkdir()
     bench("plot", *arguments).failed(2, said)

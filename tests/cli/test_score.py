@@ -88,16 +88,6 @@ def test_output_holds_a_row_a_caption_with_full_precision(bench, jsonl: Path, su
     assert [float(row["bleu_1"]) for row in rows[:3]] == [row["bleu_1"] for row in exact.rows]
 
 
-@pytest.mark.parametrize("fmt", ["latex", "csv", "json"])
-def test_table_comes_in_the_format_asked_for(bench, jsonl: Path, fmt: str):
-    out = bench("score", jsonl, "--metrics", "length", "--format", fmt).out
-    if fmt == "latex":
-        assert "\\toprule" in out
-        return
-    (row,) = json.loads(out) if fmt == "json" else csv.DictReader(out.splitlines())
-    assert (row["metric"], float(row["value"])) == ("length", 13 / 8)
-
-
 def test_strict_stops_at_the_first_bad_row(bench, jsonl: Path, tmp_path: Path):
     bench("score", jsonl, "--metrics", "length", "--strict", "--output", tmp_path / "scores.csv").failed(
         1, "bench: error: captions.jsonl:4: row not JSON"

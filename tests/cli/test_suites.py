@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tiny_clip import TinyClip
 from tiny_dci import ENTRIES, make_tiny_dci
 
 from capbench.adapters.encoders.clip_tokens import clip_tokenizer
@@ -130,7 +129,7 @@ def test_scores_fill_a_row_of_metrics_with_a_setting(bench: Bench, tmp_path: Pat
     assert cell["published"] == pytest.approx(0.369)
 
 
-def test_model_fills_a_row_of_encoders(bench: Bench, tmp_path: Path, tiny_clip: TinyClip):
+def test_model_fills_a_row_of_encoders(bench: Bench, tmp_path: Path, tiny_clip):
     make_tiny_dci(tmp_path / "cache/data/dci")
     row = "best sDCI fine-tuned (caption text)"
     model = {"model": "hf_clip", "model_args": {"pretrained": str(tiny_clip.hf_folder), "device": "cpu"}}
@@ -143,7 +142,7 @@ def test_model_fills_a_row_of_encoders(bench: Bench, tmp_path: Path, tiny_clip: 
     assert "trained on images that this column is measured on" in seen["reason"]
 
 
-def test_copy_without_the_splits_file_says_what_to_do(bench, tmp_path: Path, tiny_clip: TinyClip):
+def test_copy_without_the_splits_file_says_what_to_do(bench, tmp_path: Path, tiny_clip):
     (tmp_path / "empty/photos").mkdir(parents=True)
     model_args = f"pretrained={tiny_clip.hf_folder},device=cpu"
     asked = ("run", "--model", "hf_clip", "--model_args", model_args, "--task", "dci_all_scm")

@@ -123,16 +123,6 @@ def engine(*words: str) -> Executor | None:
     return place(*words).executor
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> str:
-    file = tmp_path / "cluster.yaml"
-    file.write_text(
-        "engine: slurm\naddress: head:1\nprocesses: 3\npools: {captioner: {gpus: 2, replicas: 5}}\n"
-        "slurm: {slots: 4, options: [--time=1:00]}\n"
-    )
-    return str(file)
-
-
 def test_without_options_models_run_in_this_process_and_what_is_more_than_a_shard_without_them_in_several():
     assert engine() is engine("--processes", "1") is None
     several = place(has_models=False)
@@ -160,7 +150,12 @@ def test_options_name_the_engine(capsys: pytest.CaptureFixture[str]):
     assert "expected a whole number above 0, found '0'; or 'auto'" in capsys.readouterr().err
 
 
-def test_cluster_file_says_the_rest_and_options_come_first(cluster: str):
+def test_cluster_file_says_the_rest_and_options_come_first(tmp_path: Path):
+    cluster = str(tmp_path / "cluster.yaml")
+    Path(cluster).write_text(
+        "engine: slurm\naddress: head:1\nprocesses: 3\npools: {captioner: {gpus: 2, replicas: 5}}\n"
+        "slurm: {slots: 4, options: [--time=1:00]}\n"
+    )
     pools = {"captioner": Resources(gpus=2, role="captioner", workers=5)}
     with permit(Permissions(servers=("head",))):
         assert engine("--cluster", cluster) == SlurmExecutor(4, ["--time=1:00"], pools=pools)

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Bench
-
 KEPT = Path(__file__).parents[2] / "results" / "runs"
 
 
@@ -35,12 +33,12 @@ def test_it_answers_at_the_printed_address_and_ends_without_a_fault(tmp_path: Pa
         assert process.stderr.read() == ""
 
 
-def test_the_missing_packages_are_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_packages_are_named(bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     bench("view", KEPT).failed(2, "pip install 'capbench[view]'")
 
 
-def test_a_folder_that_is_not_there_and_a_port_that_is_none_or_taken_are_refused(bench: Bench, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_and_a_port_that_is_none_or_taken_are_refused(bench, tmp_path: Path) -> None:
     bench("view", tmp_path / "nowhere").failed(1, "there is no such folder")
     bench("view", KEPT, "--port", "65536").failed(2, "expected a port, 0 to 65535")
     with socket.socket() as taken:
@@ -49,7 +47,7 @@ def test_a_folder_that_is_not_there_and_a_port_that_is_none_or_taken_are_refused
         bench("view", KEPT, "--port", taken.getsockname()[1]).failed(2, "cannot listen at")
 
 
-def test_worst_samples_of_one_run_are_printed(bench: Bench, tmp_path: Path) -> None:
+def test_worst_samples_of_one_run_are_printed(bench, tmp_path: Path) -> None:
     run = KEPT / "iiw_400"
     said = bench("view", run, "--worst", "2", "--metric", "meteor").succeeded("2 worst of 100 samples by METEOR").out
     scores = [float(line.split()[0]) for line in said.splitlines() if line[:2] == "0."]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -205,7 +204,7 @@ def test_words_that_the_parsers_list_lacks_are_counted_and_shown():
     assert metric.explain("A star and a dog. A dog!", other).unknown == ("dog", "table", "dogs")
 
 
-def test_caption_that_cannot_be_parsed_is_named(tmp_path: Path):
+def test_caption_that_cannot_be_parsed_is_named(tmp_path):
     file = tmp_path / "graphs.jsonl"
     file.write_text(json.dumps({"caption": "a dog", "graph": "( Dog )"}))
     metric = aloha(objects="recorded", parser_model=str(file))
@@ -247,7 +246,7 @@ def test_explain_says_what_it_cannot(judge: Callable[..., RecordedResponses]):
         aloha(objects="grammar", detections=True).explain("a star", ["a star"])
 
 
-def test_label_needs_and_fingerprint_say_what_finds_objects(tmp_path: Path):
+def test_label_needs_and_fingerprint_say_what_finds_objects(tmp_path):
     judged = build_metric("aloha", {})
     assert (judged.label, judged.needs) == ("ALOHa", {"references", "judge"})
     assert build_metric("aloha", {"objects": "factual"}).label == "ALOHa (FACTUAL)"
@@ -268,7 +267,7 @@ def test_label_needs_and_fingerprint_say_what_finds_objects(tmp_path: Path):
     assert "label" not in aloha().fingerprint()
 
 
-def test_own_prompts_are_asked_and_need_their_field(tmp_path: Path):
+def test_own_prompts_are_asked_and_need_their_field(tmp_path):
     own = tmp_path / "prompt.txt"
     own.write_text("Things in {captions}?")
     with pytest.raises(MetricError, match=r"does not contain \{caption\}"):

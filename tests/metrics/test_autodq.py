@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.metrics import Context, build_metric
 from capbench.metrics.autodq import EXTRACT, RELATE, read_entailed, read_events
 from capbench.metrics.golden import golden_items, read_golden
@@ -32,7 +31,7 @@ def classes(*names: str) -> str:
     return json.dumps({"events": [{"event": str(n), "relationship": name} for n, name in enumerate(names)]})
 
 
-def test_recorded_answers_score_as_the_released_code_scores_them(answers: Callable[..., RecordedResponses]):
+def test_recorded_answers_score_as_the_released_code_scores_them(answers):
     cases = GOLDEN["cases"]
     rows = []
     for case in cases:
@@ -55,7 +54,7 @@ def test_recorded_answers_score_as_the_released_code_scores_them(answers: Callab
     assert [round(value, 3) for value in printed] == GOLDEN["printed"]
 
 
-def test_caption_and_system_by_hand(answers: Callable[..., RecordedResponses]):
+def test_caption_and_system_by_hand(answers):
     judge = answers([
         extraction("one", '{"events": ["a", "b"]}'),
         *relation("a dog runs. it barks.", ["a", "b"], classes("entailment", "neutral")),
@@ -75,7 +74,7 @@ def test_caption_and_system_by_hand(answers: Callable[..., RecordedResponses]):
     assert metric.corpus(scores, items.weights) == pytest.approx(2 * precision * recall / (precision + recall))
 
 
-def test_events_of_the_reference_are_the_judge_s_where_it_is_asked(answers: Callable[..., RecordedResponses]):
+def test_events_of_the_reference_are_the_judge_s_where_it_is_asked(answers):
     judge = answers([
         extraction("one", '{"events": ["a"]}'),
         extraction("a dog runs. it barks.", '{"events": ["x", "y"]}'),
@@ -87,7 +86,7 @@ def test_events_of_the_reference_are_the_judge_s_where_it_is_asked(answers: Call
     assert metric.label == "AutoDQ recall (reference's events by the judge)"
 
 
-def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(answers: Callable[..., RecordedResponses]):
+def test_answer_that_cannot_be_used_is_asked_for_again_by_another_seed(answers):
     judge = answers([
         extraction("one", "I cannot.", seed=3),
         extraction("one", '{"events": ["a"]}', seed=4),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from full_memory import FULL_MEMORY, fits
 from tiny_llm import make_tiny_roberta
 
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items
+from capbench.metrics import Context
 from capbench.metrics.bertscore import BertScore
 from capbench.metrics.golden import read_golden
 
@@ -31,7 +29,7 @@ def assert_golden(scores, golden: list[list[float]]) -> None:
     np.testing.assert_allclose(ours, golden, rtol=0, atol=1e-5)
 
 
-def test_composed_captions_give_the_values_of_bert_score(minilm: str, make_items: Callable[..., Items]):
+def test_composed_captions_give_the_values_of_bert_score(minilm: str, make_items):
     candidates, references = zip(*GOLDEN["composed"]["items"][::4], strict=True)
     scores = BertScore(model=minilm, num_layers=5).score(make_items(candidates, references), Context())
     assert_golden(scores, GOLDEN["composed"]["values"][::4])
@@ -95,12 +93,11 @@ def test_text_that_fits_by_no_means_is_an_error_that_names_the_encoder(roberta, 
     from transformers import RobertaModel
 
     fits(monkeypatch, RobertaModel, "forward", 0, size=lambda *_, **inputs: "output_hidden_states" not in inputs)
-    with pytest.raises(MetricError, match="BERTScore's encoder: a single input does not fit") as caught:
+    with pytest.raises(MetricError, match=r"BERTScore's encoder: a single input does not fit.*\n.*'device'"):
         BertScore(model=roberta, num_layers=2).score(make_items(["a dog"], [["a cat"]]), Context())
-    assert "'device'" in caught.value.hint
 
 
-def test_device_that_is_not_there_is_named(roberta: str, make_items: Callable[..., Items]):
+def test_device_that_is_not_there_is_named(roberta: str, make_items):
     metric = BertScore(model=roberta, num_layers=2, device="tpu")
     with pytest.raises(MetricError, match="device=tpu: Expected one of cpu"):
         metric.score(make_items(["a dog"], [["a cat"]]), Context())
@@ -117,7 +114,7 @@ def test_value_is_the_part_that_was_asked_for_and_all_are_kept(minilm, make_item
         np.testing.assert_array_equal(again.values, first.parts[of])
 
 
-def test_candidate_without_a_token_and_empty_reference_score_0(minilm: str, make_items: Callable[..., Items]):
+def test_candidate_without_a_token_and_empty_reference_score_0(minilm: str, make_items):
     items = make_items([" ", "a dog", "a dog"], [["a dog"], [" "], []])
     scores = BertScore(model=minilm, num_layers=5).score(items, Context())
     np.testing.assert_array_equal(scores.values, [0, 0, np.nan])
@@ -146,7 +143,7 @@ def test_value_calculated_step_by_step_with_a_space_before_the_first_word(robert
     assert scores.values[0] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-6)
 
 
-def test_text_beyond_the_encoder_s_positions_is_cut_off(roberta: str, make_items: Callable[..., Items]):
+def test_text_beyond_the_encoder_s_positions_is_cut_off(roberta: str, make_items):
     # 22 positions, of which RoBERTa leaves two unused; two tokens are special.
     items = make_items(["dog " * 18, "dog " * 18], [["dog " * 18], ["dog " * 300]])
     scores = BertScore(model=roberta, num_layers=3).score(items, Context())
@@ -178,7 +175,7 @@ def test_architecture_that_is_no_plain_encoder_is_an_error(roberta, tmp_path, ma
         BertScore(model=str(tmp_path), num_layers=2).score(make_items(["a dog"], [["a dog"]]), Context())
 
 
-def test_fingerprint_follows_the_weights_and_not_their_place(roberta: str, tmp_path: Path):
+def test_fingerprint_follows_the_weights_and_not_their_place(roberta: str, tmp_path):
     shutil.copytree(roberta, tmp_path, dirs_exist_ok=True)
     first = BertScore(model=roberta, num_layers=2).fingerprint()
     assert BertScore(model=str(tmp_path), num_layers=2, device="cpu").fingerprint() == first

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from capbench.metrics import Context, Items
+from capbench.metrics import Context
 from capbench.metrics.bleu import Bleu1, Bleu2, Bleu4
 
 
-def test_value_calculated_by_hand(make_items: Callable[..., Items]):
+def test_value_calculated_by_hand(make_items):
     # Candidate "the the the cat" (4 words, bigrams the-the twice, the-cat once).
     # "the" occurs at most twice in one reference: 2 + 1 of 4 unigrams. the-cat and the-the: no, yes once.
     # Reference lengths 6 and 3 against 4: 3 is closest, so no penalty.
@@ -21,24 +19,24 @@ def test_value_calculated_by_hand(make_items: Callable[..., Items]):
     assert scores.values[0] == pytest.approx(np.sqrt(3 / 4 * 2 / 3))
 
 
-def test_shorter_of_two_equally_close_references_sets_the_length(make_items: Callable[..., Items]):
+def test_shorter_of_two_equally_close_references_sets_the_length(make_items):
     items = make_items(["a b c"], [["a b c d", "x y"]])  # lengths 4 and 2, both one away from 3
     scores = Bleu1().score(items, Context())
     assert scores.parts["reference_length"].tolist() == [2]
     assert scores.values[0] == pytest.approx(1)
 
 
-def test_short_candidate_pays_the_brevity_penalty(make_items: Callable[..., Items]):
+def test_short_candidate_pays_the_brevity_penalty(make_items):
     scores = Bleu1().score(make_items(["a dog"], [["a dog runs far"]]), Context())
     assert scores.values[0] == pytest.approx(np.exp(1 - 4 / 2))
 
 
-def test_candidate_without_a_match_scores_next_to_nothing(make_items: Callable[..., Items]):
+def test_candidate_without_a_match_scores_next_to_nothing(make_items):
     scores = Bleu1().score(make_items(["a dog"], [["the cats"]]), Context())
     assert 0 < scores.values[0] < 1e-15
 
 
-def test_empty_texts_count_as_candidates_and_as_references(make_items: Callable[..., Items]):
+def test_empty_texts_count_as_candidates_and_as_references(make_items):
     items = make_items(["...", "a dog", "a dog"], [["a dog"], ["!!!", "a dog"], []])
     scores = Bleu4().score(items, Context())
     assert scores.failures == {2: "item has no reference"}

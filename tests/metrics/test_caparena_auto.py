@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ def judge(answers: Callable) -> Callable[[dict[str, str]], RecordedResponses]:
 
 
 @pytest.fixture
-def prompt(tmp_path: Path) -> str:
+def prompt(tmp_path) -> str:
     (tmp_path / "prompt.txt").write_text("{first}|{second}|{reference}")
     return str(tmp_path / "prompt.txt")
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.checklist import PROMPT, SYSTEM, listed, read_item, read_verdicts
 from capbench.metrics.golden import golden_items, read_golden
@@ -63,7 +61,7 @@ def asked(caption: str, items: list[dict[str, str]]) -> str:
 
 
 @pytest.fixture
-def judged(answers: Callable[..., RecordedResponses]) -> tuple[Items, Context]:
+def judged(answers) -> tuple[Items, Context]:
     rows = [
         {"prompt": asked(f"caption of {name}", items), "response": answer} for name, items, answer in made_answers()
     ]
@@ -105,7 +103,7 @@ def test_items_of_a_tag_or_type_count_alone(judged: tuple[Items, Context]):
     assert sum(int(kind.score(*judged).parts["items"].sum()) for kind in kinds) == GOLDEN["summary"]["total1"]
 
 
-def test_what_an_answer_lacks_is_named(answers: Callable[..., RecordedResponses]):
+def test_what_an_answer_lacks_is_named(answers):
     items = [{"question": "Is it red?"}, {"question": "Is it big?"}]
     references = [[*map(json.dumps, items)], ["Is it red?", "Is it big?"], ["Is it red?"], ['{"Question": "?"}']]
     captions = ["a", "b", " ", "c"]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar
@@ -60,7 +59,7 @@ def by_definition(items: Items, variant: str) -> list[float]:
 
 
 @pytest.mark.parametrize("variant", ["d", "plain"])
-def test_values_follow_the_definition(make_items: Callable[..., Items], variant):
+def test_values_follow_the_definition(make_items, variant):
     items = make_items(
         ["a dog runs runs fast", "the cat sat on the mat", "a bird", "a dog runs"],
         [
@@ -75,7 +74,7 @@ def test_values_follow_the_definition(make_items: Callable[..., Items], variant)
     np.testing.assert_allclose(values, by_definition(items, variant), rtol=1e-12)
 
 
-def test_value_calculated_by_hand(make_items: Callable[..., Items]):
+def test_value_calculated_by_hand(make_items):
     # Two rows, so a word of one image weighs log 2 and a word of both nothing. Candidate "x y y", reference
     # "x y". CIDEr-D: unigrams (1, 2) clipped to (1, 1) against (1, 1): 2 / sqrt(5 * 2). Bigrams xy, yy
     # against xy: 1 / sqrt(2). Length differs by one bigram: exp(-1/72). No longer n-grams.
@@ -93,13 +92,13 @@ def test_fingerprint_says_the_variant_and_the_tokenizer():
     assert Cider().fingerprint() == {"metric": "Cider", "variant": "d", "tokenizer": FINGERPRINT}
 
 
-def test_references_of_a_single_image_are_an_error(make_items: Callable[..., Items]):
+def test_references_of_a_single_image_are_an_error(make_items):
     items = make_items(["a dog", "a cat"], [["a dog runs"]] * 2, [3, 1])
     with pytest.raises(MetricError, match="single image every weight is 0"):
         Cider().score(items, Context())
 
 
-def test_empty_candidate_scores_0_and_its_references_still_count(make_items: Callable[..., Items]):
+def test_empty_candidate_scores_0_and_its_references_still_count(make_items):
     references = [["a dog runs"], ["a cat"], ["a dog sits"]]
     scores = Cider().score(make_items(["a dog runs", "!", "a dog"], references), Context())
     assert scores.failures == {}
@@ -206,7 +205,7 @@ def test_an_item_has_one_value_whatever_stands_beside_it_in_its_shard(composed: 
         assert metric.score(alone, Context(), state).values.tolist() == [whole[item]]
 
 
-def test_hash_of_an_ngram_is_the_same_on_every_machine(make_items: Callable[..., Items]):
+def test_hash_of_an_ngram_is_the_same_on_every_machine(make_items):
     state = Cider().state_map(make_items(["dog"], [["a dog ran"]]), Context())
     a, dog, ran = (int.from_bytes(blake2b(word, digest_size=8).digest(), "little") for word in (b"a", b"dog", b"ran"))
     base = 0x9E3779B97F4A7C13
@@ -214,7 +213,7 @@ def test_hash_of_an_ngram_is_the_same_on_every_machine(make_items: Callable[...,
     assert state["ngrams"].tolist() == sorted(number % 2**64 for number in polynomials)
 
 
-def test_ngrams_that_all_stand_in_one_row_weigh_the_most(make_items: Callable[..., Items]):
+def test_ngrams_that_all_stand_in_one_row_weigh_the_most(make_items):
     items = make_items(["a dog", "x"], [["a dog"], ["one cat"]])
     metric = Cider()
     state = metric.joined([metric.state_map(items, Context())])
@@ -235,7 +234,7 @@ def test_no_worker_holds_more_than_its_part(composed: Items):
     np.testing.assert_array_equal(np.concatenate([part["ngrams"] for part in parts]), state["ngrams"])
 
 
-def test_single_image_is_found_out_over_all_shards(make_items: Callable[..., Items]):
+def test_single_image_is_found_out_over_all_shards(make_items):
     metric = Cider()
     shard = metric.state_map(make_items(["a dog", "a cat"], [["a dog runs"]] * 2, [3, 1]), Context())
     nothing = metric.state_map(make_items([], []), Context())
@@ -267,7 +266,7 @@ def test_with_given_frequencies_shards_have_the_values_of_the_whole(composed, co
         np.testing.assert_array_equal(metric.score(composed.subset(which), Context()).values, whole.values[which])
 
 
-def test_kept_ngrams_are_those_of_the_items(make_items: Callable[..., Items]):
+def test_kept_ngrams_are_those_of_the_items(make_items):
     # A letter beyond the basic plane, half of one, and no word at all.
     for texts in (["a \U0001f600 \ud800 dog", "x"], ["!", ""]):
         items = make_items(texts, [["a dog"], ["!"]])

@@ -51,19 +51,11 @@ def items_of(
     return golden_items(captions, [()] * len(captions), images=handles, boxes=list(boxes))
 
 
-def represented(vector: np.ndarray, members: list[np.ndarray], k: int) -> float:
-    unit = np.stack([member / np.linalg.norm(member) for member in members]).astype(np.float64)
-    nearest = unit[np.argsort(-(unit @ vector))[:k]].T
-    fit = nearest @ np.linalg.lstsq(nearest, vector.astype(np.float64), rcond=None)[0]
-    return float(np.linalg.norm(fit) / np.linalg.norm(vector))
-
-
 def by_definition(image: str, boxes: tuple[Box, ...], texts: list[str], k: int) -> tuple[float, float, float]:
     """Section 4.3 word for word: precision, recall and F1 of one caption."""
-    image_parts = [vector(image + str(box)) for box in boxes] + [vector(image)]
-    words = [vector(text) for text in texts]
-    recall = float(np.mean([represented(part, words, k) for part in image_parts]))
-    precision = float(np.mean([represented(part, image_parts, k) for part in words]))
+    image_parts = np.array([*(vector(image + str(box)) for box in boxes), vector(image)], np.float64)
+    words = np.array([vector(text) for text in texts], np.float64)
+    recall, precision = by_lstsq(image_parts, words, k).mean(), by_lstsq(words, image_parts, k).mean()
     return precision, recall, 2 * precision * recall / (precision + recall)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ def encoder(tiny_clip: TinyClip) -> Encoder:
 
 
 @pytest.fixture
-def drawn(tmp_path: Path) -> Items:
+def drawn(tmp_path) -> Items:
     return drawn_items(tmp_path)
 
 
@@ -174,7 +173,7 @@ def test_sentences_are_scored_one_by_one_and_their_cosines_averaged():
 
 
 @pytest.mark.parametrize(("adapter", "metric"), [("open_clip", ClipS), ("pac", PacS)])
-def test_encoder_of_more_than_77_tokens_reads_long_captions_whole(adapter: str, metric, tmp_path: Path):
+def test_encoder_of_more_than_77_tokens_reads_long_captions_whole(adapter: str, metric, tmp_path):
     text = {**ARCHITECTURE["text_cfg"], "context_length": 248}
     architecture = tmp_path / "tiny-248.json"
     architecture.write_text(json.dumps({**ARCHITECTURE, "text_cfg": text}))

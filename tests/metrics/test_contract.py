@@ -33,8 +33,9 @@ VALUES = np.random.default_rng(2).normal(size=300) ** 7
 def scores_of(kind: type[Aggregate]) -> Scores:
     """Return scores of 300 items, as the metric's ``score`` does; one in ten has no value."""
     failed = np.arange(300) % 10 == 3
+    lengths = {"candidate_length": counts((300,)), "reference_length": 5 + counts((300,))}
     parts = {
-        Bleu4: {"correct": counts((300, 4)), "guessed": 90 + counts((300, 4)), **_lengths()},
+        Bleu4: {"correct": counts((300, 4)), "guessed": 90 + counts((300, 4)), **lengths},
         ChairI: {"mentions": 90 + counts((300,)), "hallucinated": counts((300,))},
         Meteor: {"statistics": counts((300, N_STATISTICS))},
         Mid: {"information": np.full(300, 1 / 3), "distance": VALUES / 7},
@@ -43,10 +44,6 @@ def scores_of(kind: type[Aggregate]) -> Scores:
     for part in parts.values():
         part[failed] = blank
     return Scores(np.where(failed, np.nan, VALUES), parts)
-
-
-def _lengths() -> dict[str, np.ndarray]:
-    return {"candidate_length": counts((300,)), "reference_length": 5 + counts((300,))}
 
 
 def take(scores: Scores, which: np.ndarray) -> Scores:

@@ -270,9 +270,8 @@ def test_faulty_file_of_facts_is_told_by_its_row(tmp_path: Path, content: str, s
 
 
 def test_what_is_missing_is_told_before_anything_is_asked(tmp_path: Path):
-    with pytest.raises(MetricError, match="needs a file of oracle facts") as raised:
+    with pytest.raises(MetricError, match=r"needs a file of oracle facts.*\n.*oracle=judge"):
         DcScore().check()
-    assert "oracle=judge" in raised.value.hint
     with pytest.raises(MetricError, match="no such file"):
         DcScore(str(tmp_path / "gone.jsonl")).check()
     (tmp_path / "p.txt").write_text("{caption}")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from named_features import NamedFeatures
-from tiny_clip import TinyClip
 from tiny_images import noise_png
 
 import capbench
@@ -77,7 +76,7 @@ def items(candidates: list[str], **more: Any) -> Items:
     return Items([str(n) for n in range(count)], candidates, references, np.ones(count), **more)
 
 
-def test_clip_s_of_an_empty_caption_is_that_of_the_prompt_alone(tiny_clip: TinyClip, tmp_path: Path):
+def test_clip_s_of_an_empty_caption_is_that_of_the_prompt_alone(tiny_clip, tmp_path: Path):
     encoder = OpenClipEncoder(pretrained=str(tiny_clip.open_clip_folder), device="cpu", dtype="fp32")
     handle = ImageHandle(noise_png(0))
     empty = items(["", "a dog"], images=[handle, handle])

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,7 +78,7 @@ def test_rating_that_cannot_be_smoothed_is_named(rating: float, judgement: Judge
         smoothed(rating, judgement)
 
 
-def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp_path: Path, answers: Callable):
+def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp_path, answers):
     (tmp_path / "prompt.txt").write_text("Rate {candidate}!")
     tokens = [["0", {"0": 1}], [".", {}], ["8", {"8": 0.6, "7": 0.4}]]
     rows = [
@@ -106,7 +104,7 @@ def test_each_caption_has_its_own_value_or_failure_and_never_that_of_another(tmp
     }
 
 
-def test_one_caption_of_two_images_is_asked_about_twice(tmp_path: Path, answers: Callable):
+def test_one_caption_of_two_images_is_asked_about_twice(tmp_path, answers):
     (tmp_path / "prompt.txt").write_text("Rate {candidate}!")
     captions = items("a dog", "a dog")
     rows = [
@@ -123,7 +121,7 @@ def test_one_caption_of_two_images_is_asked_about_twice(tmp_path: Path, answers:
     assert scores.values == pytest.approx([0.3, 0.8])
 
 
-def test_references_go_into_the_prompt_a_line_each(tmp_path: Path, answers: Callable):
+def test_references_go_into_the_prompt_a_line_each(tmp_path, answers):
     prompt = "Captions by people: a dog\none dog\n\nCaption to rate: the dog\n"
     (tmp_path / "prompt.txt").write_text("Captions by people: {references}\n\nCaption to rate: {candidate}\n")
     tokens = [["0", {}], [".", {}], ["5", {"5": 1}]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ RELEASED = {"lemmatize": False, "empty": "phrase"}
 
 
 @pytest.fixture
-def on_graphs(tmp_path: Path) -> Callable[..., Metric]:
+def on_graphs(tmp_path) -> Callable[..., Metric]:
     """Return a function that builds a metric on graphs, each the caption that it is of."""
 
     def build(name: str, graphs: Sequence[str], **settings: Any) -> Metric:
@@ -145,7 +144,7 @@ def test_what_cannot_be_parsed_is_named_and_costs_its_item_alone(on_graphs: Call
 
 
 @pytest.mark.parametrize("graph", [3, ["( dog )"]])
-def test_recorded_graph_that_is_no_text_is_named(tmp_path: Path, graph: Any):
+def test_recorded_graph_that_is_no_text_is_named(tmp_path, graph: Any):
     file = tmp_path / "graphs.jsonl"
     file.write_text(json.dumps({"caption": "a", "graph": graph}))
     metric = build_metric("factual_spice", {"parser": "recorded", "parser_model": str(file), **RELEASED})
@@ -243,7 +242,7 @@ def test_unknown_setting_is_refused():
         build_metric("factual_spice", {"merge": True})
 
 
-def test_what_is_missing_is_said_before_anything_is_scored(on_graphs: Callable[..., Metric], tmp_path: Path):
+def test_what_is_missing_is_said_before_anything_is_scored(on_graphs: Callable[..., Metric], tmp_path):
     missing = {"lemmatize": True, "wordnet": str(tmp_path / "none"), "encoder": "no such/encoder"}
     with pytest.raises(MetricError) as raised:
         on_graphs("soft_spice", ["( dog )"], **missing).check()

@@ -77,8 +77,7 @@ def test_score_that_is_not_finite_is_no_score(encoder, pictures, monkeypatch):
 
 def test_dual_encoder_and_captions_without_images_are_errors(tiny_clip, encoder, pictures):
     clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
-    with pytest.raises(MetricError, match="scores image-text pairs") as raised:
+    with pytest.raises(MetricError, match=r"scores image-text pairs.*\n.*blip_itm"):
         ItmScore().score(golden_items(["a dog"], [()], images=pictures[:1]), Context(encoder=clip))
-    assert "blip_itm" in raised.value.hint
     with pytest.raises(MetricError, match="needs images"):
         ItmScore().score(golden_items(["a dog"], [()]), Context(encoder=encoder))

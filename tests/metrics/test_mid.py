@@ -115,9 +115,8 @@ def test_what_cannot_be_encoded_costs_no_other(encoder: NamedFeatures, items: It
 
 def test_fewer_pairs_than_features_are_refused_with_the_remedy(encoder: NamedFeatures):
     items = items_of([(f"i{n}", f"c{n}", (f"r{n}",)) for n in range(10)])
-    with pytest.raises(MetricError, match="10 pairs for 10 dimensions") as caught:
+    with pytest.raises(MetricError, match=r"10 pairs for 10 dimensions.*\n.*Score more captions together"):
         Mid().score(items, Context(encoder=encoder))
-    assert "Score more captions together" in caught.value.hint
 
 
 def test_corpus_value_needs_two_captions():

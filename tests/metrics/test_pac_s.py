@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ def test_the_golden_runs_differ():
     assert min(gaps) > 1e-3
 
 
-def test_it_is_clip_s_with_w_2_and_a_pac_model(encoders: dict[str, PacEncoder], tmp_path: Path):
+def test_it_is_clip_s_with_w_2_and_a_pac_model(encoders: dict[str, PacEncoder], tmp_path):
     context = Context(encoder=encoders["pac"])
     items = drawn_items(tmp_path)
     for name, same in (("pac_s", ClipS(w=2.0)), ("refpac_s", RefClipS(w=2.0))):

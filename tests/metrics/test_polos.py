@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from feature_rows import stacked
-from tiny_clip import TinyClip
 from tiny_images import smooth_pictures
 from tiny_llm import make_tiny_roberta
 
@@ -46,7 +45,7 @@ def roberta(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def clip(tiny_clip: TinyClip) -> OpenClipEncoder:
+def clip(tiny_clip) -> OpenClipEncoder:
     return OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
 
 

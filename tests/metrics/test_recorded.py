@@ -103,9 +103,8 @@ def test_bare_names_of_images_have_no_folders_and_no_suffix(tmp_path: Path):
     rows = [{"image": n, "caption": c, "score": s} for s, (n, c) in enumerate(zip(names, captions, strict=True))]
     path = write(tmp_path / "scores.jsonl", rows)
     assert recorded(path, image_names="bare").score(ITEMS, Context()).values.tolist() == [0, 1, 2]
-    with pytest.raises(MetricError, match=r"0 of 6 rows have a score.*coverage 0\.0000") as raised:
+    with pytest.raises(MetricError, match=r"0 of 6 rows have a score.*coverage 0\.0000.*\n.*image_names=bare"):
         reviewed(recorded(path))
-    assert "image_names=bare" in raised.value.hint
 
 
 def test_only_known_suffixes_of_images_are_no_part_of_a_name(tmp_path: Path):
@@ -222,9 +221,8 @@ def test_file_that_cannot_be_read_is_refused(tmp_path: Path):
 
 def test_scores_by_image_need_images(tmp_path: Path):
     items = Items(["a"], ["a dog runs"], [()], np.ones(1))
-    with pytest.raises(MetricError, match="the scored rows have no images") as raised:
+    with pytest.raises(MetricError, match=r"the scored rows have no images.*\n.*Add a column 'id' to the file"):
         recorded(write(tmp_path / "scores.jsonl", BY_CAPTION)).score(items, Context())
-    assert "Add a column 'id' to the file" in raised.value.hint
 
 
 def test_fingerprint_is_of_what_the_file_holds_and_not_of_where_it_lies(tmp_path: Path):

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from capbench.metrics import Context, Items
+from capbench.metrics import Context
 from capbench.metrics.rouge_l import RougeL, precision_and_recall
 
 
-def test_value_calculated_by_hand(make_items: Callable[..., Items]):
+def test_value_calculated_by_hand(make_items):
     # "a b c d" against "a c d e f g": common "a c d", P 3/4, R 3/6; against "a x": common "a", P 1/4, R 1/2.
     items = make_items(["a b c d"], [["a c d e f g", "a x"]])
     scores = RougeL().score(items, Context())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ def corenlp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def items(make_items: Callable[..., Items]) -> Items:
+def items(make_items) -> Items:
     """Items whose texts are tokenised, so that Java is started for SPICE alone."""
     items = make_items(
         ["a dog runs", "nothing", "two cats", "...", "a dog runs"],
@@ -85,10 +84,8 @@ def test_java_15_or_later_without_a_javascript_engine_is_found_out_before_work_s
     stand_in_java("import sys; print('openjdk version \"17.0.15\"', file=sys.stderr)")
     java_version.cache_clear()
     monkeypatch.setattr(jar_module, "RHINO", tmp_path / "js.jar")
-    with pytest.raises(MetricError, match="which Java 17 lacks") as caught:
+    with pytest.raises(MetricError, match=r"which Java 17 lacks.*\n.*librhino-java.*JAVA_HOME"):
         find_program()
-    assert "librhino-java" in caught.value.hint
-    assert "JAVA_HOME" in caught.value.hint
 
     (corenlp / "other.jar").touch()  # neither an engine nor a jar at all
     with pytest.raises(MetricError, match="which Java 17 lacks"):
@@ -157,9 +154,8 @@ def test_items_get_their_scores_and_nan_becomes_a_failure(items: Items, corenlp:
 def test_other_deaths_are_told_in_the_words_of_java(items: Items, corenlp: Path, stand_in_java):
     stand_in_java(STAND_IN + "sys.exit('java.lang.OutOfMemoryError: Java heap space')")
     java_version.cache_clear()
-    with pytest.raises(MetricError, match="SPICE ended with exit code 1") as caught:
+    with pytest.raises(MetricError, match=r"SPICE ended with exit code 1.*\n.*OutOfMemoryError"):
         Spice().score(items, Context())
-    assert "OutOfMemoryError" in caught.value.hint
 
 
 def test_java_that_hangs_is_stopped(items: Items, corenlp: Path, stand_in_java):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.metrics import Context, build_metric
 from capbench.metrics.golden import golden_items, read_golden
 from capbench.metrics.judging import fill
@@ -26,7 +24,7 @@ def rows_of(caption: str, question: str, answer: str, said: str, verdict: str, *
     ]
 
 
-def test_recorded_answers_score_as_the_released_code_scores_them(answers: Callable[..., RecordedResponses]):
+def test_recorded_answers_score_as_the_released_code_scores_them(answers):
     cases = GOLDEN["cases"]
     rows = [row for case in cases for pair in case["pairs"] for row in rows_of(case["caption"], **pair)]
     references = [[f"{pair['question']}\n{pair['answer']}" for pair in case["pairs"]] for case in cases]
@@ -46,7 +44,7 @@ def test_recorded_answers_score_as_the_released_code_scores_them(answers: Callab
     assert counted.values.mean() < released[0].values[kept].mean()
 
 
-def test_caption_whose_verdict_cannot_be_used_has_no_value(answers: Callable[..., RecordedResponses]):
+def test_caption_whose_verdict_cannot_be_used_has_no_value(answers):
     good = rows_of("c", "Q?", "a", "an a", "{'pred': 'yes', 'score': 4}")
     bad = rows_of("c", "R?", "b", "no b", "{'pred': 'maybe', 'score': 4}", seed=0)
     again = rows_of("c", "R?", "b", "no b", "Well: {'pred': 'No', 'score': 1.5}.", seed=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,7 @@ TOKENS = 6
 
 
 @pytest.mark.parametrize("alias", CAPTIONERS)
-def test_family_captions_as_transformers_does_whatever_the_batch(
-    alias: str, made_once: Callable[[str, Callable[[Path], object]], Path]
-):
+def test_family_captions_as_transformers_does_whatever_the_batch(alias: str, made_once):
     folder = made_once(f"family_{alias}", CAPTIONERS[alias])
     # Of the image as it is, which the processor of the library takes.
     model = resolve_model(alias, {"pretrained": str(folder), "device": "cpu", "image": "processor"}).load()

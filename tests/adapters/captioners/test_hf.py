@@ -15,7 +15,6 @@ import pytest
 import torch
 from full_memory import FULL_MEMORY, fits
 from PIL import Image
-from tiny_clip import TinyClip
 from tiny_images import noise_image, noise_png, noise_video
 
 from capbench.adapters import Caption, CaptionRequest, FrameSampling, ImageHandle, VideoHandle
@@ -204,9 +203,7 @@ def video_requests(folder: Path, count: int, **settings: Any) -> list[CaptionReq
 
 
 @pytest.mark.parametrize("kind", VIDEO_FAMILIES)
-def test_captions_of_videos_do_not_depend_on_batch_or_images_beside_them(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-):
+def test_captions_of_videos_do_not_depend_on_batch_or_images_beside_them(kind: str, request, tmp_path):
     model = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu")
     videos = video_requests(tmp_path, 4, max_new_tokens=6)
     images = [replace(image, id=f"image {image.id}") for image in make_requests(2, max_new_tokens=6)]
@@ -217,9 +214,7 @@ def test_captions_of_videos_do_not_depend_on_batch_or_images_beside_them(
 
 
 @pytest.mark.parametrize("kind", VIDEO_FAMILIES)
-def test_model_sees_the_frames_that_are_asked_for_at_their_times(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-):
+def test_model_sees_the_frames_that_are_asked_for_at_their_times(kind: str, request, tmp_path):
     model = HfCaptioner(str(request.getfixturevalue(kind)), device="cpu")
     (video, _) = video_requests(tmp_path, 2)
     frames = list(read_frames(video.pixels))
@@ -243,9 +238,8 @@ def test_model_sees_the_frames_that_are_asked_for_at_their_times(
 
 def test_video_needs_a_place_in_the_prompt(tiny_internvl: Path, tmp_path: Path):
     model = HfCaptioner(str(tiny_internvl), device="cpu", prompt_format="<IMG_CONTEXT> {prompt}")
-    with pytest.raises(AdapterError, match="leaves no place for a video") as error:
+    with pytest.raises(AdapterError, match=r"leaves no place for a video.*\n.*<video>"):
         written(model, video_requests(tmp_path, 2))
-    assert "<video>" in error.value.hint
 
 
 def test_video_that_cannot_be_read_fails_alone(tiny_qwen2_vl: Path, tmp_path: Path):
@@ -432,7 +426,7 @@ def rewrite(folder: Path, **keys: Any) -> None:
     (folder / "config.json").write_text(json.dumps({**config, **keys}))
 
 
-def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip: TinyClip, tmp_path: Path):
+def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip, tmp_path: Path):
     cases: list[tuple[Callable[[], HfCaptioner], str]] = [
         (lambda: HfCaptioner("no/such-model"), "no/such-model: "),
         (lambda: HfCaptioner(str(tmp_path)), "holds no config.json"),
@@ -459,9 +453,8 @@ def test_models_that_cannot_be_loaded_say_why(tiny_llava: Path, tiny_clip: TinyC
 
 def test_image_processor_that_is_missing_beside_a_tokenizer_is_an_error(tiny_vit_gpt2: Path, tmp_path: Path):
     folder = without(tiny_vit_gpt2, tmp_path / "blind", "preprocessor_config.json")
-    with pytest.raises(AdapterError, match="blind: its image processor and tokenizer: ") as caught:
+    with pytest.raises(AdapterError, match=r"blind: its image processor and tokenizer: .*\n.*model and processor"):
         HfCaptioner(str(folder), device="cpu")
-    assert "model and processor" in caught.value.hint
 
 
 def test_weights_of_another_model_are_an_error(tiny_llava: Path, tmp_path: Path):

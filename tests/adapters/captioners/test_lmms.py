@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tiny_images import plain_png
@@ -77,7 +75,7 @@ def test_fingerprint_is_that_of_the_files_and_leaves_out_what_does_not_matter(ll
     assert fingerprint["package"] == "lm_eval"
 
 
-def test_model_with_images_of_lm_eval_is_shown_them(tmp_path: Path):
+def test_model_with_images_of_lm_eval_is_shown_them(tmp_path):
     pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
     folder = make_tiny_llava(tmp_path / "llava")
     model = LmmsCaptioner("hf-multimodal", package="lm_eval", pretrained=str(folder), device="cpu")
@@ -109,7 +107,7 @@ def test_batch_that_fails_is_asked_one_by_one():
         ({"model": "hf", "package": "lm_eval", "colour": "red"}, "cannot be loaded"),
     ],
 )
-def test_model_that_cannot_be_loaded_is_named(arguments: dict[str, Any], fault: str):
+def test_model_that_cannot_be_loaded_is_named(arguments, fault: str):
     with pytest.raises(AdapterError, match=fault):
         LmmsCaptioner(**arguments)
 

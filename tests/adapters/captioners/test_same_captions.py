@@ -115,9 +115,7 @@ class LLM:
         return SimpleNamespace(outputs=[SimpleNamespace(text=text, token_ids=ids.tolist(), finish_reason=reason)])
 
 
-def test_vllm_is_asked_as_it_is_documented_and_writes_what_hf_writes(
-    tiny_llava: Path, own: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
-):
+def test_vllm_is_asked_as_it_is_documented_and_writes_what_hf_writes(tiny_llava, own, monkeypatch):
     package = ModuleType("vllm")
     package.__spec__ = ModuleSpec("vllm", None)
     vars(package).update(LLM=LLM, SamplingParams=SamplingParams)

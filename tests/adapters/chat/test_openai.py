@@ -10,7 +10,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,7 +84,7 @@ def test_hosted_models_that_take_other_names_and_no_temperature_can_be_asked():
 
 
 @pytest.mark.parametrize(("kind", "media"), [("JPEG", "image/jpeg"), ("PNG", "image/png"), ("WEBP", "image/webp")])
-def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path: Path, kind: str, media: str):
+def test_image_is_sent_as_it_is_stored_where_servers_read_its_format(tmp_path, kind: str, media: str):
     stored = image(kind=kind)
     (tmp_path / "a").write_bytes(stored)
     asked = requests("Describe.", image="a", pixels=ImageHandle(tmp_path / "a"))
@@ -103,7 +102,7 @@ def test_crop_of_an_image_in_any_format_is_sent_as_png(mode: str, kind: str):
     assert Image.open(io.BytesIO(sent)).size == (3, 2)
 
 
-def test_frames_of_a_video_are_sent_as_images_in_order(tmp_path: Path):
+def test_frames_of_a_video_are_sent_as_images_in_order(tmp_path):
     video = VideoHandle(noise_video(tmp_path / "v.mp4", 0, 12))
     asked = requests("Describe.", image="v.mp4", pixels=video, sampling=FrameSampling(3))
     frames = list(read_frames(video))
@@ -124,7 +123,7 @@ def test_frames_of_a_video_are_sent_as_images_in_order(tmp_path: Path):
         OpenAICaptioner("m", fps=1.0)
 
 
-def test_image_that_cannot_be_had_fails_its_own_request_and_is_never_left_out_of_it(tmp_path: Path):
+def test_image_that_cannot_be_had_fails_its_own_request_and_is_never_left_out_of_it(tmp_path):
     asked = [
         CaptionRequest("0", "0.jpg", "p0", pixels=ImageHandle(tmp_path / "missing.jpg")),
         CaptionRequest("1", "1.jpg", "p1", pixels=None),

@@ -8,7 +8,6 @@ import torch
 from tiny_images import noise_image
 from tiny_lvlm import spoiled
 
-from capbench.adapters.captioners.hf import HfCaptioner
 from capbench.adapters.decoding.contract import CaptionSample
 from capbench.adapters.decoding.generating import Generating, Sampling, SeededChoice, generator_of
 
@@ -21,7 +20,7 @@ def samples(count: int) -> list[CaptionSample]:
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-def test_captions_are_those_of_the_library(llava: HfCaptioner, num_beams: int):
+def test_captions_are_those_of_the_library(llava, num_beams: int):
     for sample in samples(4):
         inputs = llava.inputs([sample])
         with torch.inference_mode():
@@ -33,7 +32,7 @@ def test_captions_are_those_of_the_library(llava: HfCaptioner, num_beams: int):
         assert written.cut == (end is None)
 
 
-def test_seeds_give_captions_that_do_not_depend_on_the_batch(llava: HfCaptioner):
+def test_seeds_give_captions_that_do_not_depend_on_the_batch(llava):
     first = Generating(12, sampling=Sampling(seed=1))
     together = first.write(llava, samples(6))
     assert first.write(llava, samples(6)[::-1])[::-1] == together
@@ -42,7 +41,7 @@ def test_seeds_give_captions_that_do_not_depend_on_the_batch(llava: HfCaptioner)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=1e-4)])
-def test_sampling_from_one_token_is_greedy(llava: HfCaptioner, sampling: Sampling):
+def test_sampling_from_one_token_is_greedy(llava, sampling: Sampling):
     assert Generating(12, sampling=sampling).write(llava, samples(3)) == Generating(12).write(llava, samples(3))
 
 
@@ -64,7 +63,7 @@ def test_last_of_the_random_numbers_draws_a_token_that_is_possible():
 
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 @pytest.mark.parametrize("num_beams", [1, 2])
-def test_sample_whose_logits_are_not_finite_fails_alone(llava: HfCaptioner, broken: float, num_beams: int):
+def test_sample_whose_logits_are_not_finite_fails_alone(llava, broken: float, num_beams: int):
     decoder = Generating(8, num_beams=num_beams)
     good = decoder.write(llava, samples(3))
     # After the first tokens, when the rows of all beams are there.

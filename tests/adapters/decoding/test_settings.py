@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from capbench.adapters.decoding.dbd import DifferentiatedBeams, FactPrompts
@@ -76,7 +74,7 @@ from capbench.errors import AdapterError, UsageError
         ),
     ],
 )  # fmt: skip
-def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
+def test_settings_become_a_strategy(settings, expected):
     decoder = decoder_of(settings)
     assert type(decoder) is type(expected)
     assert decoder == expected
@@ -114,7 +112,7 @@ def test_settings_become_a_strategy(settings: dict[str, Any], expected: Any):
         ({"do_sample": "yes"}, "do_sample='yes' is neither true nor false"),
     ],
 )
-def test_settings_that_make_no_sense_are_an_error_that_names_them(settings: dict[str, Any], message: str):
+def test_settings_that_make_no_sense_are_an_error_that_names_them(settings, message: str):
     with pytest.raises(UsageError) as caught:
         decoder_of(settings)
     assert message in caught.value.message

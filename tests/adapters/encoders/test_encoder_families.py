@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +31,7 @@ def assert_equal(encoder: Any, images: torch.Tensor, texts: torch.Tensor) -> Non
 
 
 @pytest.mark.parametrize("alias", ENCODERS)
-def test_family_encodes_as_open_clip_does(alias: str, made_once: Callable[[str, Callable[[Path], object]], Path]):
+def test_family_encodes_as_open_clip_does(alias: str, made_once):
     folder = made_once(f"family_{alias}", partial(make_encoder, alias))
     encoder = OpenClipEncoder(str(folder), device="cpu")
     model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
@@ -43,7 +41,7 @@ def test_family_encodes_as_open_clip_does(alias: str, made_once: Callable[[str, 
     assert_equal(encoder, images, texts)
 
 
-def test_metaclip_2_encodes_as_transformers_does(tmp_path: Path):
+def test_metaclip_2_encodes_as_transformers_does(tmp_path):
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
     folder = make_metaclip2(tmp_path / "model")

@@ -24,17 +24,14 @@ FIRST_BLOCK = "visual.transformer.resblocks.0"
 TEXTS = ["A dog.", "Café 中文字", "word " * 100, ""]
 
 
-def plain_state_dict() -> dict[str, Any]:
-    return {name: value for name, value in tiny_state_dict().items() if name != "attn_mask"}
-
-
 def text_vectors(encoder: Encoder) -> np.ndarray:
     return stacked(encoder.texts(TEXTS))
 
 
 @pytest.fixture(scope="module")
 def pac_s(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(plain_state_dict(), tmp_path_factory.mktemp("pac") / "tuned.pth")
+    state = {name: value for name, value in tiny_state_dict().items() if name != "attn_mask"}
+    return save_checkpoint(state, tmp_path_factory.mktemp("pac") / "tuned.pth")
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +103,8 @@ def test_released_models_have_names_and_say_where_their_files_are():
     known = {name: spec for name, spec in list_aliases().items() if spec.adapter == "pac" and spec.source}
     assert sorted(known) == ["pac-s++-vit-b-32", "pac-s++-vit-l-14", "pac-s-vit-b-32", "pac-s-vit-l-14"]
     for name, spec in known.items():
-        with pytest.raises(AdapterError, match="there is no such file") as caught:
+        with pytest.raises(AdapterError, match=r"there is no such file.*\n.*https://"):
             spec.load()
-        assert "https://" in caught.value.hint
         assert spec.arguments["lora"] == ("++" in name)
         assert spec.arguments["architecture"].lower() in name
 

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from feature_rows import stacked
-from tiny_clip import TinyClip
 
 from capbench.adapters import ImageHandle, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
@@ -19,7 +16,7 @@ pytestmark = pytest.mark.costly
 _TEXTS = [f"{'very ' * (n // 12)}small dog number {n % 10}" for n in range(23)]
 
 
-def test_input_that_does_not_fit_alone_is_a_failure_of_its_own(tiny_clip: TinyClip):
+def test_input_that_does_not_fit_alone_is_a_failure_of_its_own(tiny_clip):
     class NoLongTexts(OpenClipEncoder):
         def _text_vectors(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
             if inputs["text"].shape[1] > 20 or len(inputs["text"]) > 1:
@@ -33,7 +30,7 @@ def test_input_that_does_not_fit_alone_is_a_failure_of_its_own(tiny_clip: TinyCl
     assert failures == {1: "does not fit into the device's memory"}
 
 
-def test_features_do_not_depend_on_the_batch(tiny_clip: TinyClip, photographs: list[ImageHandle]):
+def test_features_do_not_depend_on_the_batch(tiny_clip, photographs: list[ImageHandle]):
     encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
     texts = [f"{'very ' * (n % 7)}small dog" * (1 + n % 3 * 20) for n in range(23)]
     for encode, inputs in ((encoder.images, photographs), (encoder.texts, texts)):
@@ -43,7 +40,7 @@ def test_features_do_not_depend_on_the_batch(tiny_clip: TinyClip, photographs: l
             assert (np.concatenate(parts) == whole).all()
 
 
-def test_vectors_are_kept_alone_not_with_their_batch(tiny_clip: TinyClip):
+def test_vectors_are_kept_alone_not_with_their_batch(tiny_clip):
     encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder))
     rows = [row for batch in encoder.texts(_TEXTS) for row in batch.vectors.values()]
     assert len(rows) == len(_TEXTS)
@@ -52,7 +49,7 @@ def test_vectors_are_kept_alone_not_with_their_batch(tiny_clip: TinyClip):
         assert row.base is None
 
 
-def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyClip, tmp_path: Path):
+def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip, tmp_path):
     encoder = OpenClipEncoder(str(tiny_clip.open_clip_folder))
     recorded = np.random.default_rng(0).normal(size=(5, 32))
     np.save(tmp_path / "good.npy", recorded)
@@ -70,7 +67,7 @@ def test_recorded_features_of_frames_are_checked_and_passed_on(tiny_clip: TinyCl
     assert "features of shape [5, 48], the model's are [frames, 32]" in failures[1]
 
 
-def test_released_precision_is_that_of_clip_load(tiny_clip: TinyClip):
+def test_released_precision_is_that_of_clip_load(tiny_clip):
     # clip.py has model.float() where str(device) == "cpu", and the fp16 weights of the archive elsewhere.
     assert released_precision(torch.device("cuda:1")) == "fp16"
     plain, released = (
@@ -96,7 +93,7 @@ def test_gpu_has_nearly_the_features_of_the_cpu(dtype, transform, tiny_clip, pho
 
 
 @pytest.mark.skipif(not HAS_PROCESSES, reason="needs fork")
-def test_processes_read_what_threads_read(tiny_clip: TinyClip, photographs: list[ImageHandle]):
+def test_processes_read_what_threads_read(tiny_clip, photographs: list[ImageHandle]):
     folder = str(tiny_clip.open_clip_folder)
     by_threads = OpenClipEncoder(folder, reading="threads")
     by_processes = OpenClipEncoder(folder, reading="processes", workers=1)
@@ -104,6 +101,6 @@ def test_processes_read_what_threads_read(tiny_clip: TinyClip, photographs: list
     assert by_processes.fingerprint() == by_threads.fingerprint()
 
 
-def test_reading_that_is_not_known_is_an_error(tiny_clip: TinyClip):
+def test_reading_that_is_not_known_is_an_error(tiny_clip):
     with pytest.raises(AdapterError, match="reading=fibres is not known"):
         OpenClipEncoder(str(tiny_clip.open_clip_folder), reading="fibres")  # pyright: ignore[reportArgumentType]

@@ -140,9 +140,8 @@ def test_torchcodec_that_is_not_there_is_said_with_the_remedy(monkeypatch: pytes
     assert _both()[1].fingerprint()["torchcodec"] == version("torchcodec")
     monkeypatch.setitem(sys.modules, "torchcodec", None)
     _require_torchcodec.cache_clear()
-    with pytest.raises(AdapterError, match="transform=fast needs torchcodec") as caught:
+    with pytest.raises(AdapterError, match=r"transform=fast needs torchcodec.*\n.*pip install torchcodec"):
         _both()
-    assert "pip install torchcodec" in caught.value.hint
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,11 +58,6 @@ def rows_of(pixels: np.ndarray) -> list[bytes]:
     return [b"\0" + row.tobytes() for row in pixels]
 
 
-def interlaced_rows(image: Image.Image) -> list[bytes]:
-    pixels = np.asarray(image)
-    return [row for left, top, x, y in ADAM7 for row in rows_of(pixels[top::y, left::x])]
-
-
 def failure(encoded: bytes) -> str:
     with pytest.raises(UnreadableImage) as caught:
         read_image(ImageHandle(encoded))
@@ -93,7 +87,8 @@ def test_file_that_is_cut_anywhere_gives_the_pixels_of_the_whole_or_none(kind: s
 def test_interlaced_png_whose_stream_ends_after_any_of_its_rows_is_truncated():
     # 5 by 9 pixels: passes of one column, and a last pass that does not reach the last row.
     image = Image.fromarray(np.random.default_rng(0).integers(1, 256, (9, 5, 3), dtype=np.uint8))
-    rows = interlaced_rows(image)
+    pixels = np.asarray(image)
+    rows = [row for left, top, x, y in ADAM7 for row in rows_of(pixels[top::y, left::x])]
     whole = read_image(ImageHandle(png_of(b"".join(rows), interlaced=True, size=(5, 9)))).image
     assert np.array_equal(np.asarray(whole), np.asarray(image))
     for count in range(1, len(rows)):
@@ -166,7 +161,7 @@ def test_first_of_several_jpegs_in_a_file_is_read_or_truncated(picture: Image.Im
     failure(both[: end - 8] + END_OF_JPEG + both[end + 2 :])
 
 
-def test_every_way_of_decoding_names_a_truncated_image(tmp_path: Path, picture: Image.Image):
+def test_every_way_of_decoding_names_a_truncated_image(tmp_path, picture: Image.Image):
     whole = encoded(picture, "JPEG")
     jpeg = whole[: len(whole) // 2] + END_OF_JPEG
     png = png_of(b"".join(rows_of(np.asarray(picture))[:6]))

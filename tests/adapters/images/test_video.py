@@ -12,7 +12,6 @@ import av
 import numpy as np
 import pytest
 import torch
-from tiny_clip import TinyClip
 
 from capbench.adapters import FrameSampling, VideoHandle
 from capbench.adapters.encoders.open_clip import OpenClipEncoder
@@ -78,9 +77,7 @@ def test_frames_are_decoded_as_they_are_asked_for(tmp_path: Path):
     ],
 )
 @pytest.mark.parametrize("container", ["mp4", "mkv"])  # the header of mp4 tells how many frames there are
-def test_frames_are_sampled_at_equal_distances(
-    tmp_path: Path, container: str, sampling: FrameSampling, span: tuple[float, float, float] | None, places: list[int]
-):
+def test_frames_are_sampled_at_equal_distances(tmp_path, container, sampling, span, places):
     sampled = sample_frames(VideoHandle(video(tmp_path / f"v.{container}"), span), sampling)
     brightness = [float(np.asarray(image)[:, 20:].mean()) for image in sampled.frames]
     assert brightness == pytest.approx([40 * place for place in places], abs=4)
@@ -209,7 +206,7 @@ def test_recorded_features_of_another_shape_are_refused(tmp_path: Path):
             read_frames(VideoHandle(tmp_path / name))
 
 
-def test_a_model_encodes_each_frame_of_a_video(tmp_path: Path, tiny_clip: TinyClip):
+def test_a_model_encodes_each_frame_of_a_video(tmp_path: Path, tiny_clip):
     encoder = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu", batch_size=4)
     (tmp_path / "bad.mp4").write_bytes(b"no video")
     good, bad = encoder.frames([VideoHandle(video(tmp_path / "v.mp4")), VideoHandle(tmp_path / "bad.mp4")])

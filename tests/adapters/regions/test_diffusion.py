@@ -73,9 +73,8 @@ def test_everything_that_decides_an_image_is_in_the_fingerprint(folder: Path, tm
     assert "unet/diffusion_pytorch_model.safetensors" in first["checkpoint"]
     for change, key in (({"guidance": 2.0}, "guidance_scale"), ({"dtype": "bf16"}, "dtype")):
         assert painter(folder, **change).fingerprint() == {**first, key: next(iter(change.values()))}
-    with pytest.raises(AdapterError, match="no pipeline") as caught:
+    with pytest.raises(AdapterError, match=r"no pipeline.*\n.*Name a local folder"):
         painter(tmp_path / "no pipeline")
-    assert "Name a local folder" in caught.value.hint
 
 
 def test_missing_diffusers_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
@@ -84,9 +83,8 @@ def test_missing_diffusers_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     assert spec.role == "painter"
 
     for ask in (spec.check, spec.load, lambda: adapters["diffusion"](pretrained="somewhere")):
-        with pytest.raises(AdapterError, match="needs diffusers, which is not installed") as caught:
+        with pytest.raises(AdapterError, match=r"needs diffusers, which is not installed.*\n.*capbench\[paint\]"):
             ask()
-        assert "capbench[paint]" in caught.value.hint
 
 
 def test_precision_that_is_none_is_said():

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -86,7 +84,7 @@ def test_crop_has_the_masks_and_boxes_of_its_window():
     assert detections.scores[:, 1].max() < 0.01
 
 
-def test_file_is_recognised_by_its_name_and_pixels(tmp_path: Path):
+def test_file_is_recognised_by_its_name_and_pixels(tmp_path):
     scene = sample_scene(17)
     path = tmp_path / "photo 17.jpg"
     path.write_bytes(DrawnPicture(scene).read_bytes())

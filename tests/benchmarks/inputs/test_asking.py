@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,7 +97,7 @@ def test_batches_are_those_of_one_question_for_all(count: int, own: int, of_the_
 
 
 @pytest.mark.parametrize("lost", [lambda n: n % 2 == 0, lambda n: n < 150, lambda n: n % 40 == 39])
-def test_what_the_store_knows_is_not_asked_for(tmp_path: Path, lost):
+def test_what_the_store_knows_is_not_asked_for(tmp_path, lost):
     requests = [request(n) for n in range(400)]
     with Store(tmp_path / "store.sqlite") as store:
         known = [request for n, request in enumerate(requests) if not lost(n)]
@@ -117,7 +116,7 @@ def test_what_the_store_knows_is_not_asked_for(tmp_path: Path, lost):
     assert reported[-1] == (len(whole.captions), 400)
 
 
-def test_keys_of_older_stores_are_known(tmp_path: Path):
+def test_keys_of_older_stores_are_known(tmp_path):
     image = tmp_path / "1.jpg"
     image.write_bytes(b"pixels")
     digest = ImageHandle(b"pixels").digest()
@@ -143,7 +142,7 @@ def test_keys_of_older_stores_are_known(tmp_path: Path):
     assert captioned.captions == dict.fromkeys(range(4), Caption("known"))
 
 
-def test_caption_of_a_video_is_kept_for_its_frames(tmp_path: Path):
+def test_caption_of_a_video_is_kept_for_its_frames(tmp_path):
     video = tmp_path / "1.mp4"
     video.write_bytes(b"frames")
     shown = [
@@ -158,7 +157,7 @@ def test_caption_of_a_video_is_kept_for_its_frames(tmp_path: Path):
     assert len(model.batches) == len(shown)
 
 
-def test_captions_that_are_not_worth_keeping_are_neither_looked_up_nor_kept_nor_hashed(tmp_path: Path):
+def test_captions_that_are_not_worth_keeping_are_neither_looked_up_nor_kept_nor_hashed(tmp_path):
     unread = ImageHandle(tmp_path / "folder that nobody looks into" / "1.jpg")
     with Store(tmp_path / "store.sqlite") as store:
         for _ in range(2):
@@ -178,7 +177,7 @@ class Dies(Model):
             yield batch
 
 
-def test_batches_before_a_failure_of_the_model_are_kept(tmp_path: Path):
+def test_batches_before_a_failure_of_the_model_are_kept(tmp_path):
     with Store(tmp_path / "store.sqlite") as store:
         with pytest.raises(AdapterError):
             merged(answers(Dies(), map(request, range(100)), store))
@@ -220,7 +219,7 @@ class Stops(Captioner):
         raise First
 
 
-def test_first_question_is_asked_before_more_than_two_windows_are_hashed(tmp_path: Path):
+def test_first_question_is_asked_before_more_than_two_windows_are_hashed(tmp_path):
     reads: list[int] = []
     taken: list[int] = []
 
@@ -250,7 +249,7 @@ class Watches(Model):
         yield from super().stream(requests, batch_size)
 
 
-def test_windows_grow_and_each_image_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_windows_grow_and_each_image_is_hashed_once(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(asking, "_LAST_WINDOW", 512)
     reads: list[int] = []
     model = Watches(reads)

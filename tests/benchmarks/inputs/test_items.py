@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import pytest
 
@@ -53,7 +52,7 @@ def test_reference_that_no_data_set_has_is_named_by_its_length():
         (("a dog",), ("a dog",)),
     ],
 )
-def test_references_are_a_list_however_a_file_holds_them(value: Any, references: Any):
+def test_references_are_a_list_however_a_file_holds_them(value, references):
     assert references_of(value) == references
     assert (references_fault(references) is None) is bool(references)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import json
 import multiprocessing
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,7 @@ def test_completion_without_references_is_an_error_or_the_given_value():
         (lambda: capbench.reward(["meteor", "length"], on_error="skip"), "on_error='skip'"),  # pyright: ignore
     ],
 )
-def test_rewards_that_cannot_be_are_refused_when_they_are_made(make: Callable[[], Any], message: str):
+def test_rewards_that_cannot_be_are_refused_when_they_are_made(make, message: str):
     with pytest.raises((UsageError, DataError), match=message):
         make()
 

@@ -90,9 +90,7 @@ def test_command_logs_to_wandb_offline_with_no_key_and_prints_the_table_alone(ru
 
 
 @pytest.mark.costly
-def test_trackio_keeps_values_settings_and_tables_on_this_machine(
-    run: TaskRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_trackio_keeps_values_settings_and_tables_on_this_machine(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     # 'make setup' installs it there.
     monkeypatch.syspath_prepend(Path(sys.prefix, "trackio"))
@@ -116,6 +114,5 @@ def test_tracker_that_cannot_log_is_named(run: TaskRun, tmp_path: Path):
 
 def test_tracker_that_is_not_installed_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UsageError, match="wandb needs the package") as raised:
+    with pytest.raises(UsageError, match=r"wandb needs the package.*\npip install 'capbench\[wandb\]'$"):
         require_tracker("wandb")
-    assert raised.value.hint == "pip install 'capbench[wandb]'"

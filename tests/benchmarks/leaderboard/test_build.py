@@ -86,9 +86,7 @@ def kill_build(runs: Path, output: Path, call: str, number: int) -> None:
 @pytest.mark.parametrize(
     ("call", "number"), [("replace", 1), ("replace", 8), ("unlink", 1), ("unlink", 2), ("rmtree", 1)]
 )
-def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(
-    runs: Path, undisturbed: Path, tmp_path: Path, call: str, number: int
-):
+def test_build_after_killed_ones_leaves_what_an_undisturbed_one_leaves(runs, undisturbed, tmp_path, call, number):
     output = shutil.copytree(undisturbed, tmp_path / "board")
     write_record(runs, "three", make_record("third"))
     (runs / "two").rename(tmp_path / "two")

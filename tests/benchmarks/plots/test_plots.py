@@ -310,9 +310,7 @@ def test_the_description_has_the_numbers(tmp_path: Path):
     )
 
 
-def test_figures_leave_nothing_behind_and_a_users_own_settings_do_not_change_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_figures_leave_nothing_behind_and_a_users_own_settings_do_not_change_them(tmp_path, monkeypatch):
     import matplotlib
 
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it now fails

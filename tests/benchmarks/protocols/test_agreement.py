@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ FOUR = [row("a", 1, 1), row("b", 2, 3), row("c", 3, 2), row("d", 4, 4)]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., TaskRun]:
+def run(tmp_path) -> Callable[..., TaskRun]:
     """Return a function that runs the task over rows; keys of the task may be given."""
     return partial(run_rated, tmp_path)
 
@@ -339,7 +338,7 @@ def test_limit_takes_the_first_documents_and_skips_the_checks(run):
     assert done.record.documents.to_json() == {"original": 4, "effective": 2}
 
 
-def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_strict_stops_with_exit_code_1_naming_the_row(tmp_path, capsys: pytest.CaptureFixture[str]):
     write_rated(tmp_path, [*FOUR, row("bad", 5, "good")])
     out = tmp_path / "runs"
     arguments = ["run", "--task", "rated", "--include_path", str(tmp_path), "--output_path", str(out)]
@@ -364,7 +363,7 @@ def test_of_two_equal_references_a_cumulative_rule_leaves_one(run, rule, remaini
     assert [list(texts) for texts in done.samples.to_pandas()["references"]] == [remaining] * 3
 
 
-def test_fingerprint_tells_boxes_and_spans_apart(run, tmp_path: Path):
+def test_fingerprint_tells_boxes_and_spans_apart(run, tmp_path):
     (tmp_path / "a.mp4").write_bytes(b"frames")
 
     def of(key: str, value: Any) -> str:

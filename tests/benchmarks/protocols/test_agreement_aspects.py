@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ def rows(images: int = 6, systems: tuple[str, ...] = ("short", "middle", "long")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., TaskRun]:
+def run(tmp_path) -> Callable[..., TaskRun]:
     return partial(run_rated, tmp_path, **ASPECTS)
 
 
@@ -175,7 +174,7 @@ def test_influence_and_resamples_of_categories_agree(run):
     assert errors[1] == pytest.approx(errors[0], rel=0.25)
 
 
-def test_finished_runs_are_compared_by_aspect_system_and_mean_of_categories(run, tmp_path: Path):
+def test_finished_runs_are_compared_by_aspect_system_and_mean_of_categories(run, tmp_path):
     done = run(
         rows(),
         {"resamples": 50, "output_path": tmp_path / "runs"},

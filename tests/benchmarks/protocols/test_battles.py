@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,7 @@ def battles(number: int = 240, systems: dict[str, int] = SYSTEMS) -> list[dict[s
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., TaskRun]:
+def run(tmp_path) -> Callable[..., TaskRun]:
     return partial(run_rated, tmp_path, **TASK)
 
 
@@ -101,7 +100,7 @@ def test_systems_of_known_strength_are_ranked_by_people_metrics_and_judges(run):
     assert "6 of 6 pairs met" in render([done])
 
 
-def test_agreement_is_given_with_ties_and_without(run, tmp_path: Path):
+def test_agreement_is_given_with_ties_and_without(run, tmp_path):
     rows = battles(60)
     table = {"paper": "caparena", "table": 2, "task": "CapArena {category}", "metrics": {"judge": "Inter-annotator"}}
     published = {**table, "categories": []}

@@ -117,9 +117,7 @@ def test_unknown_choice_of_an_included_file_names_that_file(write: Write, tmp_pa
         (AGREEMENT, "protocol:\n  ties: half\n", "ties", "battles, matching, preference"),
     ],
 )
-def test_key_and_choice_of_another_protocol_are_told_with_line_and_whose_they_are(
-    write: Write, task: dict[str, Any], tail: str, key: str, readers: str
-):
+def test_key_and_choice_of_another_protocol_are_told_with_line_and_whose_they_are(write, task, tail, key, readers):
     path = write(task, tail)
     (fault,) = faults(path)
     assert fault.startswith(f"{path}:{line_of(path, key)}: ")

@@ -60,9 +60,7 @@ def run(folder: Path, **settings: Any) -> TaskRun:
         ({"tau_ratio": 1.1}, f"tau_ratio: expected 1.1, found {RATIO:.5f}"),
     ],
 )
-def test_wrong_copy_fails_with_what_was_expected_the_unreadable_rows_and_what_to_do(
-    folder, checks: dict[str, float], fault: str
-):
+def test_wrong_copy_fails_with_what_was_expected_the_unreadable_rows_and_what_to_do(folder, checks, fault):
     with pytest.raises(DataError) as caught:
         run(folder(**checks))
     assert "checked.jsonl is not the data that the task expects" in caught.value.message

@@ -252,9 +252,7 @@ def test_document_on_which_the_model_fails_makes_the_run_incomplete_and_is_asked
 
 
 @pytest.mark.parametrize("of", ["failures", "unseen"])
-def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(
-    folder: Path, of: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(folder, of: str, monkeypatch):
     # Of the last two documents it says nothing at all.
     captioned = Captioned({0: Caption("a dog"), 2: Caption("a cat")}, **{of: {1: "HTTP 500"}})
     monkeypatch.setattr(Counter, "stream", lambda self, requests, batch_size=None: iter([captioned]))
@@ -262,12 +260,6 @@ def test_only_what_the_model_could_not_be_shown_leaves_a_run_complete(
     assert failures(done) == {f"{'model' if of == 'failures' else 'image'} HTTP 500": ["d1"]}
     assert done.record.is_complete == (of == "unseen")
     assert done.results[0].n == 2
-
-
-def test_first_failures_are_named_where_nothing_can_be_scored(tmp_path: Path):
-    rows = [{"id": "d0", "image": "0.jpg", "references": []}]
-    with pytest.raises(DataError, match=r"no caption can be scored.*\nd0: reference is an empty list$"):
-        run(write(tmp_path, rows))
 
 
 def test_strict_stops_at_the_first_missing_caption(folder: Path):

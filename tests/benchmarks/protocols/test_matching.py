@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny_clip import TinyClip
 from tiny_dci import ENTRIES, edit
 
 import capbench
@@ -55,7 +54,7 @@ def evaluate(model: Any, folder: Path, task: str = "dci", **settings: Any) -> Ru
 
 
 @pytest.fixture(scope="module")
-def released_processing(dci: Path, tiny_clip: TinyClip, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def released_processing(dci: Path, tiny_clip, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """All six tasks, with the image and text processing of the released code."""
     arguments = f"pretrained={tiny_clip.hf_folder},device=cpu,preprocess=transformers"
     store = tmp_path_factory.mktemp("store") / "store.sqlite"
@@ -96,7 +95,7 @@ def test_entries_are_named_in_the_order_of_their_blocks_and_a_caption_that_equal
     assert first["hit"] == 0
 
 
-def test_adapters_of_two_libraries_agree_on_every_entry(dci: Path, tiny_clip: TinyClip, tiny_encoder, tmp_path: Path):
+def test_adapters_of_two_libraries_agree_on_every_entry(dci: Path, tiny_clip, tiny_encoder, tmp_path: Path):
     by_transformers = evaluate("hf_clip", dci, model_args=f"pretrained={tiny_clip.hf_folder},device=cpu")
     by_open_clip = evaluate(tiny_encoder, dci)
     for task in RELEASED:
@@ -104,7 +103,7 @@ def test_adapters_of_two_libraries_agree_on_every_entry(dci: Path, tiny_clip: Ti
 
 
 def test_two_models_are_compared_by_their_hits_and_have_one_column_of_the_leaderboard(
-    dci: Path, tiny_clip: TinyClip, tiny_encoder, tmp_path: Path
+    dci: Path, tiny_clip, tiny_encoder, tmp_path: Path
 ):
     other = {"preprocess": "transformers", "device": "cpu", "pretrained": str(tiny_clip.hf_folder)}
     runs = [
@@ -137,7 +136,7 @@ class Counting(OpenClipEncoder):
 
 
 @pytest.fixture
-def counting(tiny_clip: TinyClip) -> Counting:
+def counting(tiny_clip) -> Counting:
     encoder = Counting(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
     encoder.seen = []
     return encoder
@@ -181,9 +180,7 @@ def test_entries_with_too_few_captions_are_left_out_and_counted(released_process
     ]
 
 
-def test_captions_compete_within_their_image_where_the_task_says_so(
-    tiny_encoder, folder: Path, task_file: Callable[..., Path]
-):
+def test_captions_compete_within_their_image_where_the_task_says_so(tiny_encoder, folder, task_file):
     include = task_file(protocol={"measure": "scm", "grouping": "per_image"})
     by_image = evaluate(tiny_encoder, folder, "mine", include_path=[include])["mine"].samples.to_pylist()
     with_image = [row for row in by_image if row["image"]]
@@ -196,9 +193,7 @@ def test_captions_compete_within_their_image_where_the_task_says_so(
 
 
 @pytest.mark.parametrize(("size", "rivals"), [(1, 0), (24, 24), (25, 25)])
-def test_block_size_says_how_many_captions_compete(
-    tiny_encoder, dci: Path, task_file: Callable[..., Path], size: int, rivals: int
-):
+def test_block_size_says_how_many_captions_compete(tiny_encoder, dci, task_file, size: int, rivals: int):
     include = task_file(protocol={"measure": "scm", "block_size": size})
     rows = evaluate(tiny_encoder, dci, "mine", include_path=[include])["mine"].samples.to_pylist()
     assert sum(row["rival"] is not None for row in rows) == rivals
@@ -266,7 +261,7 @@ def test_fingerprint_changes_with_what_is_matched(tiny_encoder, folder: Path):
     ],
 )
 def test_number_is_put_beside_the_published_one_of_the_same_model(
-    dci: Path, tiny_clip: TinyClip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    dci: Path, tiny_clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     task_file: Callable[..., Path], task: str, names: Any, printed: str | None,
 ):  # fmt: skip
     alias = {
@@ -292,9 +287,7 @@ def test_metrics_are_refused(tiny_encoder, dci: Path):
     assert "docs/rated_sets.md has a task" in raised.value.hint
 
 
-def test_published_table_that_is_not_there_is_found_before_work_starts(
-    counting: Counting, dci: Path, task_file: Callable[..., Path]
-):
+def test_published_table_that_is_not_there_is_found_before_work_starts(counting, dci, task_file):
     include = task_file(published={"paper": "dci", "table": 4, "task": "sDCI!", "metrics": {"SCM": "All SCM"}})
     with pytest.raises(TaskError, match="has no task 'sDCI!'"):
         evaluate(counting, dci, "mine", include_path=[include])

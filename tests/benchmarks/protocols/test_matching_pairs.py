@@ -12,7 +12,6 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from tiny_clip import TinyClip
 from tiny_pairwise import make_tiny_blip, make_tiny_flava
 
 import capbench
@@ -123,9 +122,7 @@ def test_captions_stand_against_negatives_by_their_scores(runs: dict[str, Run], 
 
 
 @pytest.mark.parametrize("task", ["dci_all_scm", "dci_all_neg"])
-def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(
-    finished: dict[str, Finished], dci: Path, tmp_path: Path, task: str
-):
+def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(finished, dci, tmp_path, task: str):
     rows = finished[task].recorded
     file = tmp_path / "blip.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
@@ -136,9 +133,7 @@ def test_scores_from_a_file_are_matched_as_those_of_the_model_that_gave_them(
         evaluate(RecordedPairs(file), dci, task)
 
 
-def test_blocks_do_not_depend_on_how_much_is_held_in_memory(
-    runs: dict[str, Run], encoder: BlipItm, dci: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_blocks_do_not_depend_on_how_much_is_held_in_memory(runs, encoder, dci, monkeypatch):
     monkeypatch.setattr(runner_file, "SHARD_OF_IMAGES", 1)
     again = evaluate(encoder, dci, "dci_all_scm")
     assert again["dci_all_scm"].samples == runs["dci_all_scm"]["dci_all_scm"].samples
@@ -180,7 +175,7 @@ def test_choices_whose_texts_are_one_when_cut_are_counted_and_named(blip: Path, 
     assert "identical" not in runs["dci_all_neg"]["dci_all_neg"].record.values["truncation"]["neg"]
 
 
-def test_dual_encoder_has_them_counted_too(tiny_clip: TinyClip, dci: Path):
+def test_dual_encoder_has_them_counted_too(tiny_clip, dci: Path):
     from capbench.adapters.encoders.open_clip import OpenClipEncoder
 
     clip = OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")

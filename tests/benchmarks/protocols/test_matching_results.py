@@ -113,9 +113,7 @@ def square(table: list[list[float]], ties: Ties = "wrong") -> tuple[tuple[float,
         ([[0.9, 0.1], [0.9, 0.95]], 1, 0, 0),
     ],
 )
-def test_square_is_right_where_images_and_captions_find_each_other(
-    table: list[list[float]], text: float, image: float, group: float
-):
+def test_square_is_right_where_images_and_captions_find_each_other(table, text, image, group):
     hits, cosines = square(table)
     assert hits == (text, image, group)
     assert cosines == pytest.approx(np.array(table))

@@ -182,19 +182,6 @@ def bench(tasks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     return bench
 
 
-@pytest.fixture
-def run(bench: Bench, tasks: Path) -> Callable[..., Path]:
-    """Return a function that runs a task and gives the run's folder."""
-
-    def run(task: str, *arguments: object) -> Path:
-        before = set(Path("runs").rglob("run.json"))
-        bench("run", "--task", task, "--include_path", tasks, "--output_path", "runs", "--bootstrap", 50, *arguments)
-        (record,) = set(Path("runs").rglob("run.json")) - before
-        return record.parent
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of each task, and of two models, one of which writes more of the reference."""
@@ -245,9 +232,7 @@ def test_show_and_validate_know_its_key_and_its_choice(bench: Bench, tasks: Path
     assert "Did you mean 'mood'?" in out + err
 
 
-def test_record_holds_its_own_choices_and_its_metrics_are_compared_on_the_rows_that_it_keeps(
-    bench: Bench, finished: Finished
-):
+def test_record_holds_its_own_choices_and_its_metrics_are_compared_on_the_rows_that_it_keeps(bench, finished):
     folder = finished("moods")
     record = json.loads((folder / "run.json").read_text())
     chosen = record["fingerprint_parts"]["task"]["protocol"]
@@ -258,15 +243,17 @@ def test_record_holds_its_own_choices_and_its_metrics_are_compared_on_the_rows_t
     assert record["results"]["moods"]["rouge_l.pearson,none"] > 0.8
     out, err = bench("compare", folder, "--bootstrap", 50)
     assert "moods: 2 metrics compared on 30 rows of 20 images" in err
-    assert "Williams' test assumes independent rows" in out
+    assert "Williams' test assumes independent rows; these 30 are of 20 images" in out
     assert "p (Williams)" in out
     assert out.index("ROUGE-L") < out.index("length")
 
 
-def test_runs_of_two_choices_are_not_compared(bench: Bench, run: Callable[..., Path], finished: Finished, tasks: Path):
+def test_runs_of_two_choices_are_not_compared(bench: Bench, finished: Finished, tasks: Path):
     first = finished("moods")
     (tasks / "moods.yaml").write_text(json.dumps({**MOOD, "protocol": {"mood": "sour"}}))
-    _, err = bench("compare", first, run("moods"), code=1)
+    bench("run", "--task", "moods", "--include_path", tasks, "--output_path", "sour", "--bootstrap", 0)
+    (second,) = Path("sour").rglob("run.json")
+    _, err = bench("compare", first, second.parent, code=1)
     assert "protocol.mood is glad in one and sour in the other" in err
 
 
@@ -336,9 +323,7 @@ def test_lm_eval_runs_what_it_says_that_lm_eval_can_run(bench: Bench, tasks: Pat
 # --- where it is not installed
 
 
-def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
-    bench: Bench, finished: Finished, captioned: list[Path], monkeypatch: pytest.MonkeyPatch
-):
+def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(bench, finished, captioned, monkeypatch):
     rated = finished("moods")
     known = {name: entry for name, entry in protocols._entries.items() if name != "by_mood"}
     monkeypatch.setattr(protocols, "_entries", known)
@@ -357,9 +342,7 @@ def test_run_of_a_protocol_that_is_not_installed_costs_itself_alone(
         assert reason in err
 
 
-def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itself_alone(
-    bench: Bench, finished: Finished, monkeypatch: pytest.MonkeyPatch
-):
+def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itself_alone(bench, finished, monkeypatch):
     finished("moods")
     finished("names")
 
@@ -373,9 +356,7 @@ def test_run_with_a_choice_that_the_installed_protocol_does_not_know_costs_itsel
     assert [table["task"] for table in json.loads(Path("board/leaderboard.json").read_text())["tables"]] == ["names"]
 
 
-def test_run_of_a_protocol_that_cannot_be_imported_names_what_is_missing(
-    bench: Bench, finished: Finished, monkeypatch: pytest.MonkeyPatch
-):
+def test_run_of_a_protocol_that_cannot_be_imported_names_what_is_missing(bench, finished, monkeypatch):
     rated = finished("moods")
     monkeypatch.setitem(protocols._entries, "by_mood", "package_that_is_gone.moods:ByMood")
     _, err = bench("compare", rated, code=1)

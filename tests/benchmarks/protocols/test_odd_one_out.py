@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ def row(identity: str, lengths: list[int], odd: Any = 0, **more: Any) -> dict[st
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., TaskRun]:
+def run(tmp_path) -> Callable[..., TaskRun]:
     def run(rows: list[dict[str, Any]], settings: dict[str, Any] | None = None, **keys: Any) -> TaskRun:
         task = {"task": "odd", "output_type": "odd_one_out", "doc_to_id": "id", "doc_to_image": "image"}
         task |= {"doc_to_odd": "odd", "doc_to_candidates": "captions", "metric_list": ["length"]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ def row(identity: str, lengths: Sequence[int], preferred: Any = 0, **more: Any) 
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., TaskRun]:
+def run(tmp_path) -> Callable[..., TaskRun]:
     return partial(run_rated, tmp_path, **TASK)
 
 
@@ -285,7 +284,7 @@ def test_choice_without_a_score_counts_nothing():
 
 @pytest.mark.data
 @pytest.mark.costly
-def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_folder: Callable[[str], Path]):
+def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_folder):
     # Accuracies of pycocoevalcap 1.2 with its PTB tokeniser over the same 4,000 rows, ties a half.
     expected = {
         "bleu_1": (95.0, 92.4),
@@ -309,7 +308,7 @@ def test_two_categories_of_pascal50s_give_the_numbers_of_pycocoevalcap(data_fold
 
 
 @pytest.mark.data
-def test_foil_pairs_of_valse_find_their_references_in_coco(data_folder: Callable[[str], Path]):
+def test_foil_pairs_of_valse_find_their_references_in_coco(data_folder):
     folder = data_folder("foil")
     data = {"foil_valse": folder}
     run = capbench.evaluate(None, "foil_valse", metrics=["bleu_1", "cider"], data=data, resamples=0)

@@ -146,9 +146,7 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
     assert not any("excluded" in note or "scored in all" in note for note in comparison.notes)
 
 
-def test_nothing_that_can_be_encoded_is_an_error_and_shards_without_any_are_passed_over(
-    run: Callable[..., TaskRun], monkeypatch: pytest.MonkeyPatch
-):
+def test_nothing_that_can_be_encoded_is_an_error_and_shards_without_any_are_passed_over(run, monkeypatch):
     monkeypatch.setattr("capbench.benchmarks.running.runner.SHARD_OF_IMAGES", 1)
     done = run({"a": ["lost"], "b": ["y"], "c": ["near"]}, OfFiles(FEATURES))
     assert [row["rank"] for row in done.samples.to_pylist() if row["image"]] == [1, 1, 1, 1]
@@ -187,9 +185,7 @@ DOCCI = [
         ("urban1k_retrieval", "image/1.jpg", "caption/1.txt", "A street.\nAnd more.", ["A street."]),
     ],
 )  # fmt: skip
-def test_released_files_give_the_captions_that_compete(
-    tmp_path: Path, task: str, photo: str, file: str, content: Any, captions: list[str]
-):
+def test_released_files_give_the_captions_that_compete(tmp_path, task, photo, file, content, captions):
     lines = file.endswith("lines")
     text = "\n".join(map(json.dumps, content)) if lines else content if file.endswith("txt") else json.dumps(content)
     for path, written in ((photo, "photo"), (file, text)):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +37,7 @@ def bag(text: str) -> np.ndarray:
 
 
 @pytest.mark.data
-def test_shares_are_those_of_the_released_comparisons(data_folder: Callable[[str], Path]):
+def test_shares_are_those_of_the_released_comparisons(data_folder):
     folder, golden = data_folder("sugarcrepe_pp"), read_golden("sugarcrepe_pp")
     run = capbench.evaluate(
         NamedFeatures(bag, 99), "sugarcrepe_pp_text", data={"sugarcrepe_pp_text": folder}, resamples=0
@@ -67,9 +65,7 @@ def test_shares_are_those_of_the_released_comparisons(data_folder: Callable[[str
         ([4, 3], 0),  # as near to the first as that is to the second
     ],
 )
-def test_true_captions_are_nearer_to_each_other_than_each_to_a_false_one(
-    tmp_path: Path, false: list[float], hit: float
-):
+def test_true_captions_are_nearer_to_each_other_than_each_to_a_false_one(tmp_path, false: list[float], hit: float):
     features: dict[str, Any] = {"a": [1, 0], "b": [4, 3], "c": [0, -1], "d": false}
     rows = [{"true": ["a", "b"], "false": ["c", "d"]}]
     run = capbench.evaluate(
@@ -83,7 +79,7 @@ def test_true_captions_are_nearer_to_each_other_than_each_to_a_false_one(
     ("change", "message"),
     [({"doc_to_image": "true"}, "doc_to_image"), ({"protocol": {"measure": "texts"}}, "captions must be 2 or more")],
 )
-def test_images_and_single_captions_are_refused(tmp_path: Path, change: dict[str, Any], message: str):
+def test_images_and_single_captions_are_refused(tmp_path, change: dict[str, Any], message: str):
     write_task(tmp_path, [{"true": ["a", "b"], "false": "c"}], TASK | change)
     with pytest.raises(TaskError, match=message):
         capbench.evaluate(NamedFeatures({}), "mine", include_path=[tmp_path])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ ANSWERS = {"a": "Yes.", "b": "NO", "c": "no", "d": "There is not"}
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., TaskRun]:
+def run(tmp_path) -> Callable[..., TaskRun]:
     def with_rows(rows: list[dict[str, Any]], answers: dict[str, str | None], **settings: Any) -> TaskRun:
         write_task(tmp_path, rows, TASK)
         lines = [json.dumps({"question_id": name, "answer": text}) + "\n" for name, text in answers.items()]
@@ -116,7 +115,7 @@ def test_both_kinds_of_intervals_are_of_the_same_size(run: Callable[..., TaskRun
     assert f1.interval.stderr == pytest.approx(0.026, abs=0.008)
 
 
-def test_score_of_a_group_is_the_mean_of_results_as_more_is_better(run: Callable[..., TaskRun], tmp_path: Path):
+def test_score_of_a_group_is_the_mean_of_results_as_more_is_better(run: Callable[..., TaskRun], tmp_path):
     run(ROWS, ANSWERS)
     score = {"label": "both", "mean_of": {"mine": "strict.accuracy", "other": "strict.neither_share"}}
     for name, group in (
@@ -156,7 +155,7 @@ def test_question_that_cannot_be_asked_is_named(run: Callable[..., TaskRun], col
     assert {result.n for result in done.results} == {3}
 
 
-def test_pope_files_are_lines_or_arrays_and_bad_rows_are_named(tmp_path: Path):
+def test_pope_files_are_lines_or_arrays_and_bad_rows_are_named(tmp_path):
     good = {"question_id": 1, "image": "a.jpg", "text": "Is there a dog in the image?", "label": "yes"}
     (tmp_path / "lines.json").write_text(
         "\n".join([json.dumps(good), "", "{oops", json.dumps({"image": "b.jpg", "text": "?"}), "[1]"]) + "\n"
@@ -175,9 +174,7 @@ def test_pope_files_are_lines_or_arrays_and_bad_rows_are_named(tmp_path: Path):
 
 
 @pytest.mark.data
-def test_released_questions_are_complete_and_always_yes_is_right_for_half(
-    data_folder: Callable[[str], Path], tmp_path: Path
-):
+def test_released_questions_are_complete_and_always_yes_is_right_for_half(data_folder, tmp_path):
     folder = data_folder("pope")
     answers = "".join(json.dumps({"id": number, "caption": "yes"}) + "\n" for number in range(1, 3001))
     (tmp_path / "answers.jsonl").write_text(answers)

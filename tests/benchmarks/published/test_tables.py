@@ -9,8 +9,6 @@ in the table; ROUGE on Composite 30.1 here, 30.0 in the table), as noted beside 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -60,11 +58,11 @@ RELEASED_LABELS = {"bleu_1": "BLEU-1", "bleu_4": "BLEU-4", "rouge_l": "ROUGE-L",
 @pytest.mark.parametrize("task", TABLE_1)
 def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java(
     task: str,
-    data_folder: Callable[[str], Path],
-    session_folder: Path,
+    data_folder,
+    session_folder,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    tmp_path,
 ):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -100,7 +98,7 @@ def test_bench_run_prints_table_1_of_the_pac_s_plus_plus_paper_and_needs_no_java
     ],
 )
 def test_captions_that_the_authors_released_give_table_6_of_the_pac_s_plus_plus_paper(
-    task: str, model: str, printed_model: str, cells: tuple[str, ...], data_folder: Callable[[str], Path]
+    task: str, model: str, printed_model: str, cells: tuple[str, ...], data_folder
 ):
     folder = data_folder("coco_captioners")
     done = capbench.evaluate(model.format(folder), [task], metrics=cells, data={task: folder}, resamples=0)[task]

@@ -322,10 +322,6 @@ def test_figures_of_choices_share_ties_out_and_leave_out_what_cannot_be_told(tmp
     assert (figure_of["share for secret-model-a"].images, figure_of["share for secret-model-a"].answers) == (3, 5)
 
 
-def shares(session: Session, answers: dict[str, dict[Key, Answer]]) -> list[float | None]:
-    return [figure.value for figure in figures(session, answers) if figure.name.startswith("share for")]
-
-
 EQUAL = {system: [f"{'picture' if row % 2 else system} {row}" for row in range(20)] for system in ("a", "b")}
 """Captions of two systems, which are equal for every second image."""
 
@@ -370,7 +366,9 @@ def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) 
 def test_votes_for_equal_captions_are_shared_out_among_their_systems(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=1, captions={"a": ["dog"], "b": ["fox"], "c": ["dog"]}, better="?")
     for answer, expected in ((0, [0.5, 0, 0.5]), (1, [0, 1, 0]), ("tie", [1 / 3] * 3)):
-        assert shares(session, {"ann": {("row 0", None): answer}}) == pytest.approx(expected)
+        found = figures(session, {"ann": {("row 0", None): answer}})
+        shares = [figure.value for figure in found if figure.name.startswith("share for")]
+        assert shares == pytest.approx(expected)
 
 
 def test_intervals_draw_images_and_not_captions(tmp_path: Path) -> None:

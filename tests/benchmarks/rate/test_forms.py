@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from rated_session import make_session, rate_all
@@ -95,7 +94,7 @@ def test_a_severity_costs_points_and_a_questionnaire_has_one_form() -> None:
 MANY = {f"s{n:02}": [f"caption {n} of {row}" for row in range(12)] for n in range(12)}
 
 
-def test_battles_are_drawn_among_many_systems_where_the_outcome_is_the_least_certain(tmp_path: Path) -> None:
+def test_battles_are_drawn_among_many_systems_where_the_outcome_is_the_least_certain(tmp_path) -> None:
     session = make_session(tmp_path, rows=12, captions=MANY, form={"battle": "?"}, repeats=2)
     desk = RatingQueue(session)
     pairs = []
@@ -115,7 +114,7 @@ def test_battles_are_drawn_among_many_systems_where_the_outcome_is_the_least_cer
 
 
 @pytest.fixture
-def rated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+def rated(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session of which one rater is careful, one hasty and one constant."""
     known = ({"id": "row 1", "system": "secret-model-a", "answer": {"quality": 5}},)
     session = make_session(tmp_path, rows=6, aspects=["quality=1-5"], repeats=4, known=known)
@@ -155,7 +154,7 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capbench.benchmarks.rate.report.RESAMPLES", 20)
 
 
-def test_raters_have_links_of_their_own_and_each_image_some_of_them(tmp_path: Path) -> None:
+def test_raters_have_links_of_their_own_and_each_image_some_of_them(tmp_path) -> None:
     raters = ("ann", "bob", "cy", "dee", "eve")
     session = read_session(make_session(tmp_path, rows=10, better="?", raters=raters, per_item=3).folder)
     items = [{step.item for step in session.asked(rater)} for rater in raters]
@@ -166,7 +165,7 @@ def test_raters_have_links_of_their_own_and_each_image_some_of_them(tmp_path: Pa
     assert (session.folder / "links.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_name_in_letters_that_look_alike_is_the_same_rater(tmp_path: Path) -> None:
+def test_a_name_in_letters_that_look_alike_is_the_same_rater(tmp_path) -> None:
     session = make_session(tmp_path, better="?")
     rate_all(session, "anne-m", [0])
     for name, taken in (

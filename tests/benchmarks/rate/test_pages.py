@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +48,7 @@ def client(outside: Any) -> Any:
 
 
 @pytest.fixture
-def choices(tmp_path: Path) -> Iterator[Any]:
+def choices(tmp_path) -> Iterator[Any]:
     """A client of a session of choices."""
     session = make_session(tmp_path, better="Which is better?")
     with client_of(session) as client:
@@ -85,7 +84,7 @@ def test_pages_are_blind(client: Any, choices: Any) -> None:
     assert "secret-model" not in choices.get("/").text
 
 
-def test_a_rater_with_a_link_answers_by_it_alone(tmp_path: Path) -> None:
+def test_a_rater_with_a_link_answers_by_it_alone(tmp_path) -> None:
     session = make_session(tmp_path, better="?", raters=("ann", "bob"))
     (ann, _), _ = session.links().items()
     with client_of(session) as client:
@@ -101,7 +100,7 @@ def test_a_rater_with_a_link_answers_by_it_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["battle", "ranking", "spans"])
-def test_pages_of_other_forms_are_blind_and_hold_no_markup_of_captions(tmp_path: Path, form: str) -> None:
+def test_pages_of_other_forms_are_blind_and_hold_no_markup_of_captions(tmp_path, form: str) -> None:
     # Captions with words to press are no longer one text; categories are.
     asked = {form: {"categories": HOSTILE} if form == "spans" else "?"}
     with client_of(make_session(tmp_path, form=asked)) as client:

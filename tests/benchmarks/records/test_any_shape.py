@@ -198,9 +198,7 @@ def test_whole_record_is_read_by_every_reader(tmp_path: Path):
 @example(place=("fingerprint_parts",), value=DELETED)
 @example(place=("fingerprint_parts", "task", "protocol"), value=True)
 @given(place=st.sampled_from(PLACES), value=st.sampled_from(OTHERS))
-def test_record_of_any_inner_shape_is_read_or_refused_by_name(
-    tmp_path_factory: pytest.TempPathFactory, place: tuple[str | int, ...], value: Any
-):
+def test_record_of_any_inner_shape_is_read_or_refused_by_name(tmp_path_factory, place, value):
     folder = sealed(tmp_path_factory.mktemp("any"), changed(place, value))
     readers = list(READERS)
     if not is_read(folder):

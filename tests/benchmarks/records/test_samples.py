@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,9 +71,7 @@ def test_rows_are_the_same_whatever_the_parts(cuts: tuple[int, ...]):
 @pytest.mark.parametrize("cuts", CUTS)
 @pytest.mark.parametrize("size", [5, 13, 20])
 @pytest.mark.parametrize("alone", [False, True])
-def test_file_is_the_same_whatever_the_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: tuple[int, ...], size: int, alone: bool
-):
+def test_file_is_the_same_whatever_the_parts(tmp_path, monkeypatch, cuts: tuple[int, ...], size: int, alone: bool):
     monkeypatch.setattr(written, "ROWS", size)
 
     def content(of: Samples, name: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,7 @@ def test_objects_that_captions_make_up_are_counted(data: Path):
     assert values(run(data, "coco_chair_few")) == {"chair_i": pytest.approx(1 / 4), "chair_s": pytest.approx(1 / 3)}
 
 
-def test_real_annotations_give_the_objects_that_chair_looks_for(data_folder: Callable[[str], Path], tmp_path: Path):
+def test_real_annotations_give_the_objects_that_chair_looks_for(data_folder, tmp_path: Path):
     mini = json.loads((data_folder("coco_mini") / "annotations.json").read_text())
     synonyms = data_folder("chair") / "synonyms.txt"
     (tmp_path / "coco/annotations").mkdir(parents=True)

@@ -13,7 +13,6 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 from scipy import stats
-from tiny_clip import TinyClip
 
 import capbench
 from capbench.adapters import CaptionRequest, ImageHandle
@@ -103,9 +102,7 @@ def test_agreement_leaves_out_images_without_expert_scores_and_counts_them(parqu
     assert values["sample_kendall_zero"] == pytest.approx(np.nan_to_num(taus).mean())
 
 
-def test_printed_value_stands_beside_the_encoder_that_this_paper_used(
-    parquet: Path, tmp_path: Path, tiny_clip: TinyClip, monkeypatch: pytest.MonkeyPatch
-):
+def test_printed_value_stands_beside_the_encoder_that_this_paper_used(parquet, tmp_path, tiny_clip, monkeypatch):
     encoder = {"adapter": "open_clip", "pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
     aliases = {
         "theirs": {**encoder, "printed_as": {"detailcaps": {"CLIP-S": "CLIPScore"}}},
@@ -132,9 +129,7 @@ def test_printed_value_stands_beside_the_encoder_that_this_paper_used(
 
 
 @pytest.mark.parametrize(("task", "references"), [("detailcaps", 2), ("detailcaps_3ref", 3)])
-def test_captions_of_a_model_are_scored_against_two_or_three_references(
-    parquet: Path, tmp_path: Path, task: str, references: int
-):
+def test_captions_of_a_model_are_scored_against_two_or_three_references(parquet, tmp_path, task: str, references: int):
     captions = tmp_path / "captions.jsonl"
     captions.write_text(
         "".join(json.dumps({"id": str(n), "caption": f"{SUBJECTS[n]} {PLACES[n]}."}) + "\n" for n in range(6))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,7 +66,7 @@ TASK = {
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Any]:
+def run(tmp_path) -> Callable[..., Any]:
     """Return a function that writes the task with lists of its own, and runs it."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "mine.py").write_text(MINE)
@@ -118,7 +117,7 @@ def test_class_is_a_metric_with_its_settings(run: Callable[..., Any]):
         run("[{metric: !function mine.Vowels, higher_is_better: false}]")
 
 
-def test_processes_run_functions_as_one_process_does(run: Callable[..., Any], tmp_path: Path):
+def test_processes_run_functions_as_one_process_does(run: Callable[..., Any], tmp_path):
     alone = run("[!function mine.shared_words]")
     several = run("[!function mine.shared_words]", engine=LocalExecutor(2), store=tmp_path / "two.sqlite")
     assert column(several, "shared_words") == column(alone, "shared_words")
@@ -126,7 +125,7 @@ def test_processes_run_functions_as_one_process_does(run: Callable[..., Any], tm
 
 
 @pytest.mark.parametrize("metric", ["shared_words", "Vowels"])
-def test_fingerprint_is_of_the_functions_code(run: Callable[..., Any], tmp_path: Path, metric: str):
+def test_fingerprint_is_of_the_functions_code(run: Callable[..., Any], tmp_path, metric: str):
     import sys
 
     first = run(f"[!function mine.{metric}]").record.fingerprint

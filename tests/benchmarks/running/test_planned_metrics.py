@@ -7,7 +7,6 @@ import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ Register = Callable[[str], str]
 
 
 @pytest.fixture
-def register(tmp_path: Path) -> Register:
+def register(tmp_path) -> Register:
     """Return a function that registers a metric that counts something, and returns its name."""
     numbers = itertools.count()
 
@@ -89,7 +88,7 @@ def test_metrics_that_need_images_and_unknown_ones_may_look_at_images():
     assert not may_need(["cider", "bleu_4"], "image")
 
 
-def test_store_is_the_file_that_is_named_or_the_user_s(tmp_path: Path):
+def test_store_is_the_file_that_is_named_or_the_user_s(tmp_path):
     assert execution_of(None, tmp_path / "own.sqlite") == (Execution(), tmp_path / "own.sqlite")
     assert execution_of(None, None) == (Execution(), default_store_path())
     assert execution_of(None, "memory://shared")[0] == Execution(folder="memory://shared")
@@ -117,13 +116,13 @@ def test_steps_of_a_run_are_those_that_take_time():
     assert replace(planned, captioner=None).steps(0) == ["cider"]
 
 
-def test_call_that_lacks_data_of_a_later_task_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_call_that_lacks_data_of_a_later_task_fails_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path):
     monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path))
     with pytest.raises(DataError, match="task 'flickr8k_expert': the data set Flickr8k"):
         resolve_call(["iiw_400", "flickr8k_expert"], model="iiw-p5b", metric_names=["length"])
 
 
-def test_published_table_that_is_not_there_fails_a_captioning_task_before_it_starts(tmp_path: Path):
+def test_published_table_that_is_not_there_fails_a_captioning_task_before_it_starts(tmp_path):
     table = {"paper": "caparena", "table": 2, "task": "nothing"}
     write_task(tmp_path, [], CAPTIONING | {"task": "mine", "published": table})
     with pytest.raises(TaskError, match="table 2 of 'caparena' has no task 'nothing'"):

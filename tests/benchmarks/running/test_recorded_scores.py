@@ -126,15 +126,12 @@ def test_several_files_stand_in_one_run_under_labels_of_their_own(tmp_path: Path
     names = [f"recorded[file={up},label=Up]", f"recorded[file={down},label=Down,higher_is_better=false]"]
     done = run(tmp_path, *names)
     assert values(done, "Up")["pearson"] == pytest.approx(-(values(done, "Down")["pearson"] or 0))
-    with pytest.raises(TaskError, match=r"lists metric .* twice") as raised:
+    with pytest.raises(TaskError, match=r"lists metric .* twice.*\n.*'label'"):
         run(tmp_path, f"recorded[file={up},label=Up]", f"recorded[file={down},label=Up]")
-    assert "'label'" in raised.value.hint
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(
-    tmp_path: Path, write_task: Callable[..., None], seed: int
-):
+def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(tmp_path, write_task, seed: int):
     generator = np.random.default_rng(seed)
     scores, ratings, sides = generator.permutation(12), generator.integers(0, 4, 12), generator.integers(0, 2, 6)
     alike = [{"image": f"{n % 2}.jpg", "caption": f"dog {n % 3}", "captions": ["dog 0", "dog 0"]} for n in range(12)]
@@ -159,9 +156,7 @@ def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(
     assert values(run(tmp_path, name, engine=execution), "Given") == {"accuracy": pytest.approx(right)}
 
 
-def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(
-    tmp_path: Path, write_task: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-):
+def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(tmp_path, write_task, monkeypatch):
     write_task(metric_list=[{"metric": "recorded", "file": "words.jsonl", "label": "Words"}, "length"])
     write(tmp_path / "words.jsonl", scores())
     (tmp_path / "here").mkdir()
@@ -258,9 +253,7 @@ def test_pair_that_is_missing_in_one_unit_fails_the_metric(recorded: Callable[[s
             assert not any(row.get("itm_score") for row in samples)
 
 
-def test_scored_rows_have_no_number_either(
-    recorded: Callable[[set[int]], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_scored_rows_have_no_number_either(recorded, tmp_path, monkeypatch):
     monkeypatch.setattr(score_rows, "SHARD_OF_IMAGES", 3)
     rows = [{**row, "image": str(tmp_path / row["image"])} for row in RATED_IMAGES]
     model = recorded({4})

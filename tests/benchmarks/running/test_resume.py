@@ -57,9 +57,7 @@ def killed(folder: Path, of: str, puts: int, **call: Any) -> int:
     return kept(folder, of)
 
 
-def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_killed_run_is_finished_by_the_next_without_computing_finished_batches_again(tmp_path, monkeypatch):
     # Each batch, and small ones, so that the run can be caught after one.
     monkeypatch.setattr(contract, "_KEEP_SECONDS", 0.0)
     monkeypatch.setattr(meteor, "_CHARACTERS_A_BATCH", 1000)

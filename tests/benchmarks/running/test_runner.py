@@ -15,7 +15,6 @@ import task_keys
 from chat_server import chat_server, completion
 from PIL import Image
 from task_keys import CAPTIONING
-from tiny_clip import TinyClip
 from tiny_images import noise_image, noise_png
 
 import capbench
@@ -122,9 +121,7 @@ def remarks(entries: list[Any]) -> dict[str, list[str]]:
     return {entry["reason"]: entry["samples"] for entry in entries}
 
 
-def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(
-    images: Path, tiny_llava: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(images, tiny_llava, capsys):
     write_task(images, "length")
     arguments = ["run", "--model", "hf", "--model_args", f"pretrained={tiny_llava},device=cpu", "--task", "mine"]
     arguments += ["--include_path", str(images), "--output_path", str(images / "runs"), "--bootstrap", "0"]
@@ -137,7 +134,7 @@ def test_captioner_that_turns_no_photograph_says_so_in_record_and_terminal(
     assert sorted(record["store"]["found"] > 0 for record in records) == [False, True]
 
 
-def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metric(images: Path, tiny_clip: TinyClip):
+def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metric(images: Path, tiny_clip):
     write_task(images, "clip_s")
     with chat_server(lambda body, before: completion("a dog")) as server:
         run = capbench.evaluate(
@@ -155,7 +152,7 @@ def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metr
     assert run.record.timings.metrics["clip_s"] > 0
 
 
-def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images: Path, tiny_clip: TinyClip):
+def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images: Path, tiny_clip):
     rows = [{"id": name, "candidate": "A dog. A cat.", "image": str(images / name)} for name in ("0.jpg", "1.jpg")]
     model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
     for _ in range(2):
@@ -166,7 +163,7 @@ def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images
         assert remarks(table.remarks) == {TURNED: ["0.jpg"]}
 
 
-def test_photograph_whose_crops_are_matched_is_remarked_once(images: Path, tiny_clip: TinyClip):
+def test_photograph_whose_crops_are_matched_is_remarked_once(images: Path, tiny_clip):
     entry = {"captions": ["A boat."], "negatives": ["A car."]}
     entries = [entry, {**entry, "box": [0, 0, 20, 20]}]
     rows = [{"id": name, "entries": entries} for name in ("0.jpg", "1.jpg")]
@@ -328,8 +325,7 @@ def test_lists_that_do_not_fit_each_other_are_named(keys: dict[str, Any], messag
 def test_images_that_no_row_could_have_are_refused():
     settings: dict[str, Any] = {"predictions": ["a dog"], "metrics": "clip_s", "model": "shapes-clip"}
     for image in (np.zeros((4, 4, 3)), np.zeros((2, 4, 5), np.uint8), np.zeros(4, np.uint8)):
-        with pytest.raises(UsageError, match="unsupported image array: dtype") as caught:
+        with pytest.raises(UsageError, match=r"unsupported image array: dtype.*\n.*\[h, w, 3\]"):
             capbench.score(images=[image], **settings)
-        assert "[h, w, 3]" in (caught.value.hint or "")
     with pytest.raises(UsageError, match="value range of a Pillow image of mode F is unknown"):
         capbench.score(images=[Image.new("F", (4, 4))], **settings)

@@ -229,9 +229,7 @@ def test_caption_that_a_metric_cannot_score_is_left_out_of_its_mean(user_metrics
 
 
 @pytest.mark.parametrize("result", [Scores(np.ones(1)), [1.0, 1.0]], ids=["too few", "no Scores"])
-def test_metric_that_does_not_return_the_score_of_each_caption_fails(
-    user_metrics, monkeypatch: pytest.MonkeyPatch, result: Any
-):
+def test_metric_that_does_not_return_the_score_of_each_caption_fails(user_metrics, monkeypatch, result: Any):
     monkeypatch.setattr(HalfFails, "score", lambda *_: result)
     table = capbench.score(ROWS, ["half_fails", "length"])
     assert (table.system["half_fails"], table.system["length"]) == (None, 2.5)

@@ -43,11 +43,6 @@ def evaluate(folder: Path, url: str, concurrency: int = 2, **settings: Any) -> d
     return run["captioning"].record.values
 
 
-def captions_kept(path: Path) -> int:
-    with Store(path) as store:
-        return sum(stat.entries for stat in store.stats() if "llava" in str(stat.fingerprint))
-
-
 def test_server_that_dies_costs_nothing_that_it_answered(folder: Path):
     answered: set[str] = set()
 
@@ -59,7 +54,8 @@ def test_server_that_dies_costs_nothing_that_it_answered(folder: Path):
 
     with chat_server(dies_after_five) as server, pytest.raises(AdapterError, match="withdrawn"):
         evaluate(folder, server.url, concurrency=1)
-    assert captions_kept(folder / "store.sqlite") == 5
+    with Store(folder / "store.sqlite") as store:
+        assert sum(stat.entries for stat in store.stats() if "llava" in str(stat.fingerprint)) == 5
 
     with chat_server(lambda body, before: completion("a dog runs")) as server:
         record = evaluate(folder, server.url)

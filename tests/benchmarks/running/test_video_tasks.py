@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from tiny_clip import TinyClip
 
 import capbench
 from capbench.adapters import Encoder, VideoHandle
@@ -22,7 +21,7 @@ from capbench.metrics import Context, Items, build_metric
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_clip: TinyClip) -> Encoder:
+def encoder(tiny_clip) -> Encoder:
     return OpenClipEncoder(str(tiny_clip.checkpoint), str(tiny_clip.architecture), device="cpu")
 
 

@@ -51,9 +51,8 @@ def test_who_wants_no_more_results_ends_the_workers(tmp_path: Path):
 
 @pytest.mark.parametrize("executor", [InProcess(), LocalExecutor(processes=2)])
 def test_fault_of_the_user_arrives_as_it_is(executor: Executor):
-    with pytest.raises(DataError, match="is no shard") as caught:
+    with pytest.raises(DataError, match=r"is no shard.*\nName another.$"):
         list(executor.map(failing, SHARDS))
-    assert caught.value.hint == "Name another."
     assert not children()
 
 
@@ -140,10 +139,7 @@ def _wait_for(condition) -> None:
     ("processes", "gpus", "taken", "expected"),
     [(4, ("0", "1", "2", "3", "4"), 2, {"0,1", "2,3"}), (None, ("5", "7"), 1, {"5", "7"}), (2, ("0", "1"), 0, {"0,1"})],
 )
-def test_workers_with_a_model_share_out_the_gpus(
-    processes: int | None, gpus: tuple[str, ...], taken: float, expected: set[str],
-    monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+def test_workers_with_a_model_share_out_the_gpus(processes, gpus, taken, expected, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
     executor = LocalExecutor(processes=processes)
     environments = {result for _, result in executor.map(environment, SHARDS, Resources(gpus=taken, role="captioner"))}

@@ -6,7 +6,6 @@ import os
 import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -19,7 +18,7 @@ from capbench.errors import StoreError, UsageError
 
 
 @pytest.fixture(params=["path", "file", "memory", "bucket"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+def folder(request: pytest.FixtureRequest, tmp_path) -> Folder:
     """Each kind of folder."""
     if request.param == "bucket":
         return request.getfixturevalue("bucket").open()
@@ -66,9 +65,8 @@ def test_of_eight_writers_at_once_one_is_first_and_its_file_stands(folder: Folde
 
 def test_bucket_that_does_not_know_conditional_writes_is_refused(bucket):
     bucket.server.deaf_to = "HTTP_IF_NONE_MATCH"
-    with pytest.raises(StoreError, match="does not support conditional writes") as caught:
+    with pytest.raises(StoreError, match=r"does not support conditional writes.*\n.*conditional writes"):
         bucket.open().require_usable()
-    assert "conditional writes" in caught.value.hint
     with pytest.raises(StoreError, match="does not support conditional writes"):
         capbench.score([{"candidate": "a dog"}], "length", engine=Execution(folder=bucket.url))
 
@@ -91,7 +89,7 @@ def test_refusal_of_a_bucket_names_the_place_and_no_secret(bucket):
     assert os.environ["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
 
 
-def test_folder_that_cannot_be_written_is_named(tmp_path: Path):
+def test_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="file"):
         Folder(tmp_path / "file").put("a", b"")

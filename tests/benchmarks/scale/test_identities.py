@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ def identity(**arguments: Any) -> str:
     return model_identities(named, Models())["captioner"]
 
 
-def test_model_is_known_by_what_its_arguments_and_their_files_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_model_is_known_by_what_its_arguments_and_their_files_say(tmp_path, monkeypatch: pytest.MonkeyPatch):
     folder, file = tmp_path / "folder", tmp_path / "weights.pt"
     (folder / "within").mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"one")
@@ -37,9 +36,7 @@ def test_model_is_known_by_what_its_arguments_and_their_files_say(tmp_path: Path
     assert identity(pretrained=str(folder)) not in seen
 
 
-def test_checkpoint_that_is_named_without_its_folder_is_known_by_its_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_checkpoint_that_is_named_without_its_folder_is_known_by_its_content(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
     (tmp_path / "checkpoints").mkdir()
     identities = {identity(checkpoint="clip.pth")}

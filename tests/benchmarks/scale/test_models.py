@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from in_shards import AnyOrder
-from tiny_clip import TinyClip
 from tiny_dci import make_tiny_dci
 
 import capbench
@@ -54,9 +53,7 @@ def evaluate(tmp_path: Path) -> Callable[..., list[Any]]:
         ("shapes_clip_f1", {"model": "shapes-llava", "encoder": "shapes-clip"}),
     ],
 )
-def test_metrics_with_an_encoder_have_the_record_of_one_process(
-    evaluate: Callable[..., list[Any]], task: str, arguments: dict[str, Any]
-):
+def test_metrics_with_an_encoder_have_the_record_of_one_process(evaluate, task: str, arguments: dict[str, Any]):
     alone = evaluate(task, **arguments)
     record = alone[0]
     assert record["fingerprint_parts"]["encoder"]["checkpoint"].startswith("sha256:")
@@ -117,16 +114,14 @@ class Nobody(AnyOrder):
         ("shapes_clip_f1", {"model": "shapes-llava", "encoder": "shapes-clip"}),
     ],
 )
-def test_who_hands_out_the_work_loads_no_model(
-    evaluate: Callable[..., list[Any]], loads: list[str], task: str, arguments: dict[str, Any]
-):
+def test_who_hands_out_the_work_loads_no_model(evaluate, loads, task: str, arguments: dict[str, Any]):
     with pytest.raises(KeyboardInterrupt):
         evaluate(task, 5, engine=Nobody(), **arguments)
     assert loads == []
 
 
 @pytest.fixture
-def dci(tiny_clip: TinyClip, tmp_path: Path) -> dict[str, Any]:
+def dci(tiny_clip, tmp_path: Path) -> dict[str, Any]:
     """A run of files."""
     arguments = f"pretrained={tiny_clip.open_clip_folder},device=cpu"
     folder = make_tiny_dci(tmp_path / "dci")
@@ -135,18 +130,14 @@ def dci(tiny_clip: TinyClip, tmp_path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_file_is_hashed_once_and_a_model_loaded_once(
-    evaluate: Callable[..., list[Any]], dci: dict[str, Any], loads: list[str], hashed: Counter[str]
-):
+def test_a_file_is_hashed_once_and_a_model_loaded_once(evaluate, dci, loads, hashed):
     evaluate("dci_all_scm", 4, engine=AnyOrder(), **dci)
     assert len(loads) == 1
     photos = {name: count for name, count in hashed.items() if name.endswith(".png")}
     assert photos == dict.fromkeys((f"sa_{number}.png" for number in range(1, 6)), 1)
 
 
-def test_results_that_machines_share_are_those_of_the_file(
-    evaluate: Callable[..., list[Any]], dci: dict[str, Any], tmp_path: Path
-):
+def test_results_that_machines_share_are_those_of_the_file(evaluate, dci, tmp_path):
     first = evaluate("dci_all_neg", engine=Execution(AnyOrder(), folder=tmp_path / "shared"), **dci)
     photos = tmp_path / "dci" / "photos"
     (photos / "sa_2.png").write_bytes((photos / "sa_1.png").read_bytes())
@@ -156,9 +147,7 @@ def test_results_that_machines_share_are_those_of_the_file(
 
 
 @pytest.mark.parametrize(("task", "metrics"), [("shapes_dci_base_neg", {}), ("shapes_expert", {"metrics": "clip_s"})])
-def test_results_that_machines_share_are_those_of_the_model(
-    evaluate: Callable[..., list[Any]], tmp_path: Path, tiny_clip: TinyClip, task: str, metrics: dict[str, str]
-):
+def test_results_that_machines_share_are_those_of_the_model(evaluate, tmp_path, tiny_clip, task, metrics):
     other = {"model": "open_clip", "model_args": f"pretrained={tiny_clip.open_clip_folder},device=cpu"}
     for model in ({"model": "shapes-clip"}, other):
         arguments = {**model, **metrics, "limit": 6}

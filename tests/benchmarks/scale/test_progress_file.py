@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from capbench.errors import DataError
 from capbench.progress import silent
 
 
-def test_file_is_written_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_is_written_at_most_once_a_second(tmp_path, monkeypatch: pytest.MonkeyPatch):
     now = 100.0
     monkeypatch.setattr(progress_file.time, "monotonic", lambda: now)
     folder, heard = tmp_path / "new" / "run", list[int]()
@@ -26,7 +25,7 @@ def test_file_is_written_at_most_once_a_second(tmp_path: Path, monkeypatch: pyte
     assert heard == [2, 2, 4, 4]
 
 
-def test_error_that_ended_a_run_is_told(tmp_path: Path):
+def test_error_that_ended_a_run_is_told(tmp_path):
     with pytest.raises(DataError), progress_written(tmp_path, silent):
         raise DataError("no data", "Get some.")
     assert json.loads((tmp_path / PROGRESS_FILE).read_text())["end"] == "no data. Get some."

@@ -183,12 +183,9 @@ class Drawn:
         return b"drawn"
 
 
-def one_item(handle: ImageHandle | VideoHandle) -> Items:
-    return Items(["a"], ["a dog"], [()], np.ones(1), [handle])
-
-
 def test_image_that_is_drawn_is_handed_on_as_what_is_read():
-    assert there_and_back(one_item(ImageHandle(Drawn()))).images == [ImageHandle(b"drawn")]
+    items = Items(["a"], ["a dog"], [()], np.ones(1), [ImageHandle(Drawn())])
+    assert there_and_back(items).images == [ImageHandle(b"drawn")]
 
 
 def test_value_that_is_none_of_these_is_refused():

@@ -80,9 +80,7 @@ def test_job_that_runs_twice_gives_the_same(queue: Path, executor: SlurmExecutor
     assert dict(executor.map(Kept(tmp_path), SHARDS)) == SQUARES
 
 
-def test_fault_of_the_user_arrives_as_it_is_and_ends_the_other_jobs(
-    queue: Path, executor: SlurmExecutor, monkeypatch: pytest.MonkeyPatch
-):
+def test_fault_of_the_user_arrives_as_it_is_and_ends_the_other_jobs(queue, executor, monkeypatch):
     # The other job is still waited for when the fault arrives, however slow the machine is.
     monkeypatch.setattr(slurm, "_VANISHED_SECONDS", 600.0)
     (queue / "fate").write_text("vanish 1\n")
@@ -100,9 +98,7 @@ def test_no_calls_are_no_jobs(queue: Path, executor: SlurmExecutor):
     assert not (queue / "job-1").exists()
 
 
-def test_what_cannot_be_submitted_is_said(
-    queue: Path, executor: SlurmExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_cannot_be_submitted_is_said(queue, executor, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"needs a folder that all nodes see\n.*--run_folder"):
         list(SlurmExecutor().map(failing, SHARDS))
     executor.options = ["--time=soon"]

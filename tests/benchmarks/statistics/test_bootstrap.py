@@ -175,9 +175,7 @@ def raises(error: Exception) -> Callable[..., float]:
         (raises(ZeroDivisionError("no weights")), "the statistic raised ZeroDivisionError: no weights"),
     ],
 )
-def test_a_value_that_is_undefined_not_finite_or_fails_costs_its_own_interval(
-    value: Callable[[np.ndarray], float], reason: str
-):
+def test_a_value_that_is_undefined_not_finite_or_fails_costs_its_own_interval(value, reason):
     values = {"bad": value, "good": mean_of(np.arange(10.0))}
     resampled = resample_values(values, np.arange(10), Draws(20))
     assert resampled["bad"].interval().reason == f"undefined on 20 of 20 resamples ({reason})"
@@ -243,9 +241,7 @@ def test_value_of_sums_is_the_same_for_one_weight_and_for_many(rows: int):
 
 
 @pytest.mark.parametrize("rows_together, passes", [(1_000_000, 2), (1200, 3), (1, 4)])
-def test_metrics_of_the_same_rows_see_draws_that_are_made_once(
-    rows_together: int, passes: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_metrics_of_the_same_rows_see_draws_that_are_made_once(rows_together: int, passes: int, monkeypatch):
     first, other = rows(1), rows(2)
     others = [RatedScores(two.scores, two.human, first.groups) for two in (rows(3), rows(4))]
     tau, sample = {"b": KendallB(), "r": Pearson()}, {"s": SampleKendall(), "b": KendallB()}
@@ -278,9 +274,7 @@ def test_metrics_without_a_statistic_have_no_resamples():
 
 @shared
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_is_ended_says_nothing_although_its_parent_raises_at_the_signal(
-    number: signal.Signals, capfd: pytest.CaptureFixture[str]
-):
+def test_what_is_ended_says_nothing_although_its_parent_raises_at_the_signal(number: signal.Signals, capfd):
     def raise_it(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 

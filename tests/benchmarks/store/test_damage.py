@@ -173,9 +173,7 @@ def other_tables(path: Path, version: int) -> bytes:
     ("version", "reason"),
     [(1, "has schema 1, and this capbench reads schema 2"), (0, "has schema 0"), (2, "no such table: producers")],
 )
-def test_file_of_an_older_schema_or_of_other_tables_is_moved_aside(
-    path: Path, caplog: pytest.LogCaptureFixture, version: int, reason: str
-):
+def test_file_of_an_older_schema_or_of_other_tables_is_moved_aside(path, caplog, version: int, reason: str):
     content = other_tables(path, version)
     with Store(path) as store:
         store.put(NEW, {"new": 1})
@@ -188,9 +186,7 @@ def test_file_of_an_older_schema_or_of_other_tables_is_moved_aside(
     assert reason in record.getMessage()
 
 
-def test_damaged_file_is_moved_aside_under_the_day_and_the_message_says_once_why_and_where(
-    path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_damaged_file_is_moved_aside_under_the_day_and_the_message_says_once_why_and_where(path, caplog):
     path.write_bytes(b"no database " * 50)
     path.chmod(0o640)
     with Store(path) as store:
@@ -287,9 +283,7 @@ for folder in sorted(Path(arguments[0]).iterdir()):
 
 
 @pytest.mark.parametrize("damage", ["of the file", "of pages"])
-def test_of_two_processes_that_find_damage_at_once_one_moves_the_file_and_both_use_the_new_one(
-    tmp_path: Path, sound: bytes, damage: str
-):
+def test_of_two_processes_that_find_damage_at_once_one_moves_the_file_and_both_use_the_new_one(tmp_path, sound, damage):
     paths = [tmp_path / "stores" / f"{number:02}" / "store.sqlite" for number in range(4)]
     for path in paths:
         path.parent.mkdir(parents=True)

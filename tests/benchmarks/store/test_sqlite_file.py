@@ -63,9 +63,7 @@ def test_new_store_has_all_tables_or_none(tmp_path: Path, monkeypatch: pytest.Mo
 
 @posix
 @pytest.mark.parametrize(("file", "place"), [(True, True), (True, False), (False, True)])
-def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept(
-    folder: Path, caplog: pytest.LogCaptureFixture, file: bool, place: bool
-):
+def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept(folder, caplog, file, place):
     path = folder / "store.sqlite"
     with Store(path) as store:
         store.put(PRODUCER, {"text": 1})
@@ -79,9 +77,8 @@ def test_store_that_cannot_be_written_is_read_and_says_once_that_nothing_is_kept
         assert (store.hits, store.computed) == (1, 3)
         assert [stat.entries for stat in store.stats()] == [1]
         assert store.verify() == []
-        with pytest.raises(StoreError, match="cannot be written") as caught:
+        with pytest.raises(StoreError, match=r"cannot be written.*\n.*--store"):
             store.prune()
-        assert "--store" in caught.value.hint
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
     assert str(path) in said.getMessage()

@@ -164,9 +164,7 @@ def test_failed_put_keeps_nothing_of_its_batch(store: Store):
     assert store.get(PRODUCER, ["good"]) == {"good": 1}
 
 
-def test_store_that_another_process_writes_to_can_be_opened_and_read_but_not_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_store_that_another_process_writes_to_can_be_opened_and_read_but_not_written(path, monkeypatch):
     monkeypatch.setattr("capbench.benchmarks.store.sqlite_file.LOCK_SECONDS", 0.1)
     with Store(path) as store:
         store.put(PRODUCER, {"text": 1})
@@ -185,10 +183,9 @@ def test_store_that_another_process_writes_to_can_be_opened_and_read_but_not_wri
 
 
 def assert_full_disk_leaves_a_sound_store(store: Store) -> None:
-    with pytest.raises(StoreError, match="full") as caught:
+    with pytest.raises(StoreError, match=r"full.*\n.*bench store prune"):
         for number in range(1000):
             store.put(PRODUCER, {f"{number}": "x" * 20_000})
-    assert "bench store prune" in caught.value.hint
     assert store.get(PRODUCER, ["kept"]) == {"kept": "before"}
     assert store.verify() == []
 
@@ -219,9 +216,8 @@ def test_store_of_a_newer_capbench_is_refused_and_stays(path: Path):
 
 
 def test_folder_in_place_of_a_file_is_an_error_with_a_remedy(tmp_path: Path):
-    with pytest.raises(StoreError, match="unable to open") as caught:
+    with pytest.raises(StoreError, match=r"unable to open.*\n.*--store"):
         Store(tmp_path)
-    assert "--store" in caught.value.hint
 
 
 def test_prune_of_everything_gives_the_space_back(path: Path, store: Store):
@@ -274,9 +270,7 @@ def test_file_is_the_store_of_this_machine_and_a_url_or_folder_with_a_slash_is_s
     assert parse_store(container) == StoreNames(own, container)
 
     (tmp_path / "results").mkdir()
-    with pytest.raises(UsageError, match="is a folder") as caught:
+    with pytest.raises(UsageError, match=r"is a folder.*\n.*'--store results/'"):
         parse_store("results")
-    # Both ways to say what is meant.
-    assert "'--store results/'" in caught.value.hint
     with pytest.raises(UsageError, match="must not hold credentials"):
         parse_store("s3://user:secret@bucket")

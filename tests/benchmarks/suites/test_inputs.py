@@ -358,9 +358,7 @@ def test_one_folder_serves_several_suites(folder: Path):
     assert read_inputs(first, folder).models == {}
 
 
-def test_folder_that_is_not_there_or_without_a_suite_is_refused(
-    tmp_path: Path, suite: Suite, capsys: pytest.CaptureFixture[str]
-):
+def test_folder_that_is_not_there_or_without_a_suite_is_refused(tmp_path, suite, capsys):
     with pytest.raises(UsageError, match="there is no such folder"):
         read_inputs(suite, tmp_path / "none")
     assert main(["run", "--task", "iiw_400", "--recorded", str(tmp_path)]) == 2

@@ -123,9 +123,7 @@ def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path
         ({"metric": "bleu_1"}, {"task": "small", "needs": "nothing"}),
     ],
 )
-def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(
-    row: dict[str, Any], column: dict[str, Any]
-):
+def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_or_reason_are_refused(row, column):
     with pytest.raises(ValueError, match=r"the row has none|a (column|row) needs |a row of recorded scores needs"):
         made_suite(rows=[row], columns=[{"printed": "x", "statistics": ["mean"], **column}])
 
@@ -133,9 +131,7 @@ def test_row_of_nothing_or_that_decodes_without_a_model_and_column_without_task_
 CAPTURE = "capture[parser=factual,parser_model=no/parser,encoder=no/encoder,wordnet=nowhere]"
 
 
-def test_all_that_is_missing_is_said_once_before_work_starts(
-    small_suite: Callable[..., SuiteRun], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_all_that_is_missing_is_said_once_before_work_starts(small_suite, monkeypatch, tmp_path):
     monkeypatch.setenv("BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("nltk.data.path", [])
     errors: list[BenchError] = []

@@ -253,9 +253,7 @@ def made(folder: Path, keys: dict[str, Any], **options: Any) -> capbench.Run:
     [{}, {"resamples": 0}, {"log_samples": "scores"}, {"metrics": ["length"], "limit": 1}],
     ids=["intervals", "no intervals", "scores alone", "undefined"],
 )
-def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(
-    tmp_path: Path, keys: dict[str, Any], options: dict[str, Any]
-):
+def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(tmp_path, keys, options):
     fresh = made(tmp_path, keys, **options)
     again = capbench.load_run(fresh["rated"].folder)
     for fmt in ("github", "latex", "csv", "json"):

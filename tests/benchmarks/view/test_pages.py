@@ -89,9 +89,7 @@ def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, v
 
 
 @pytest.mark.parametrize(("sort", "reverse"), [("capture", False), ("-capture", True), ("ratings", False)])
-def test_lists_are_sorted_over_all_pages(
-    client: Any, viewed: Viewed, monkeypatch: pytest.MonkeyPatch, sort: str, reverse: bool
-) -> None:
+def test_lists_are_sorted_over_all_pages(client, viewed, monkeypatch, sort: str, reverse: bool) -> None:
     monkeypatch.setattr("capbench.benchmarks.view.sample_list.PAGE", 10)
     run = viewed.rated if sort == "ratings" else viewed.first
     numbers = RunSamples(run.folder, run.record).numbers(sort.removeprefix("-"))
@@ -212,9 +210,7 @@ def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(c
     assert [by_length.count(".jsonl better"), by_length.count(".jsonl has more")] == [0, 14]
 
 
-def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(
-    client: Any, viewed: Viewed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(client, viewed, monkeypatch) -> None:
     keys = {"a": viewed.first.key, "b": viewed.second.key, "x": "length"}
     monkeypatch.setattr("capbench.benchmarks.view.compare_pages.MANY", ROWS + 1)
     assert "influence" not in text_of(client.get("/compare", params=keys))

@@ -6,20 +6,18 @@ import re
 import shutil
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from page_markup import require_texts
 from synthetic_board import HOSTILE
-from viewed_runs import Viewed
 
 from capbench.benchmarks.view.finding import NOTHING, Runs
 
 from .conftest import COOKIE, TOKEN
 
 
-def test_nothing_is_answered_without_the_token(outside: Any, viewed: Viewed) -> None:
+def test_nothing_is_answered_without_the_token(outside: Any, viewed) -> None:
     for path in ("/", "/suites", f"/runs/{viewed.first.key}/pictures/0", "/assets/view.css", "/nowhere"):
         answer = outside.get(path)
         assert answer.status_code == 403
@@ -74,7 +72,7 @@ def test_nothing_is_written(client: Any) -> None:
             assert client.request(method, path).status_code == 405
 
 
-def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: Any, viewed: Viewed) -> None:
+def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: Any, viewed) -> None:
     expected = {
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
@@ -90,7 +88,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: A
     assert outside.get("/").headers["x-content-type-options"] == "nosniff"
 
 
-def test_images_come_from_the_folder_of_images_and_from_nowhere_else(client: Any, viewed: Viewed) -> None:
+def test_images_come_from_the_folder_of_images_and_from_nowhere_else(client: Any, viewed) -> None:
     def picture(row: int) -> Any:
         return client.get(f"/runs/{viewed.rated.key}/pictures/{row}")
 
@@ -105,7 +103,7 @@ def test_images_come_from_the_folder_of_images_and_from_nowhere_else(client: Any
         assert client.get(f"/runs/{viewed.rated.key}/pictures/{sample}").status_code == 404
 
 
-def test_a_picture_that_a_record_places_outside_of_its_run_is_not_read(viewed: Viewed) -> None:
+def test_a_picture_that_a_record_places_outside_of_its_run_is_not_read(viewed) -> None:
     (viewed.folder / "runs" / "outside.jpg").write_bytes((viewed.folder / "secret.jpg").read_bytes())
     record, changes = viewed.first.record, {"task": "no_such_task", "files": None}
     for name in ("../../../outside.jpg", str(viewed.folder / "secret.jpg")):
@@ -123,7 +121,7 @@ def test_no_address_is_a_path(client: Any, path: str) -> None:
     assert "import" not in answer.text
 
 
-def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed: Viewed) -> None:
+def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed) -> None:
     first, second, rated = viewed.first.key, viewed.second.key, viewed.rated.key
     paths = [
         "/", "/?q=" + HOSTILE[0], "/suites", "/nowhere" + HOSTILE[2],
@@ -148,7 +146,7 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed: Viewed) -> 
     require_texts(pages, "view")
 
 
-def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str], viewed: Viewed) -> None:
+def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str], viewed) -> None:
     import uvicorn
 
     from capbench.benchmarks.tables.pages.serving import serve
@@ -169,7 +167,7 @@ def test_a_host_that_others_reach_is_warned_of(capsys: pytest.CaptureFixture[str
     assert min(map(len, tokens)) >= 32
 
 
-def test_two_runs_of_one_name_have_two_keys(tmp_path: Path, viewed: Viewed) -> None:
+def test_two_runs_of_one_name_have_two_keys(tmp_path, viewed) -> None:
     for place in ("a", "b"):
         shutil.copytree(viewed.folder / "runs" / "rated", tmp_path / place / "runs" / "rated")
     keys = [run.key for run in Runs([tmp_path]).all()[0]]

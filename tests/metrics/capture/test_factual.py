@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from full_memory import FULL_MEMORY, fill_cpu, fits
 
@@ -89,7 +87,7 @@ def test_fact_forms():
     assert read_graph("( dog , is , brown ) , ( dog , on , gr") == Graph(("dog",), (("dog", "brown"),))
 
 
-def test_folder_without_a_checkpoint_is_told(nltk_data: str, tmp_path: Path):
+def test_folder_without_a_checkpoint_is_told(nltk_data: str, tmp_path):
     empty = FactualParser(Checkpoint("CAPTURE's parser", "parser_model", str(tmp_path)))
     with pytest.raises(MetricError, match=r"has no config\.json"):
         empty.check()

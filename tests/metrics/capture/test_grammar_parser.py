@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from capbench.errors import MetricError
-from capbench.metrics import Context, Items, build_metric
+from capbench.metrics import Context, build_metric
 from capbench.metrics.capture import wordnet
 from capbench.metrics.capture.grammar_parser import SHAPES, Grammar, GrammarParser, united
 
@@ -20,14 +19,6 @@ GRAMMAR = Grammar(
     relations={"on": "on", "on top of": "on", "next to": "beside"},
 )
 OFFLINE = {"parser": "grammar", "synonyms": False, "soft": False}
-
-
-def relations(text: str) -> list[str]:
-    return [" ".join(relation) for graph in GRAMMAR.read(text) for relation in graph.relations]
-
-
-def attributes(text: str) -> list[str]:
-    return [" ".join(attribute) for graph in GRAMMAR.read(text) for attribute in graph.attributes]
 
 
 def test_noun_phrase_is_a_noun_with_its_adjectives():
@@ -53,7 +44,7 @@ def test_plurals_and_capitals_count_as_the_word_itself():
     ],
 )
 def test_adjectives_belong_to_a_noun(text: str, said: list[str]):
-    assert attributes(text) == said
+    assert [" ".join(attribute) for graph in GRAMMAR.read(text) for attribute in graph.attributes] == said
 
 
 @pytest.mark.parametrize(
@@ -73,7 +64,7 @@ def test_adjectives_belong_to_a_noun(text: str, said: list[str]):
     ],
 )
 def test_relations_join_the_nouns_that_they_are_said_of(text: str, said: list[str]):
-    assert relations(text) == said
+    assert [" ".join(relation) for graph in GRAMMAR.read(text) for relation in graph.relations] == said
 
 
 def test_unknown_word_ends_what_was_begun_and_costs_nothing_else():
@@ -106,7 +97,7 @@ def test_caption_that_runs_in_circles_has_each_relation_once_a_statement():
     assert len(graph.relations) == 4
 
 
-def test_graphs_are_finished_and_sentences_without_a_noun_are_counted(make_items: Callable[..., Items]):
+def test_graphs_are_finished_and_sentences_without_a_noun_are_counted(make_items):
     text = "A red circle is above the shapes in the background. Nothing is there. A circle is red."
     parsed = GrammarParser().parse([text], Context())[text]
     assert not isinstance(parsed, str)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,7 +80,7 @@ def test_graph_follows_from_the_dependencies(text: str, objects: str, attributes
     assert ", ".join(map(": ".join, graph.relations)) == relations
 
 
-def test_pipeline_parses_and_its_graphs_are_kept(tiny_spacy: Path, cache, monkeypatch: pytest.MonkeyPatch):
+def test_pipeline_parses_and_its_graphs_are_kept(tiny_spacy, cache, monkeypatch: pytest.MonkeyPatch):
     text = "A red car stands on the road ."
     parser = SpacyParser(str(tiny_spacy))
     parser.check()
@@ -99,12 +98,11 @@ def test_pipeline_parses_and_its_graphs_are_kept(tiny_spacy: Path, cache, monkey
 
 def test_missing_pipeline_is_told_with_the_command_that_gets_it():
     pytest.importorskip("spacy", reason="needs the extra 'spacy'")
-    with pytest.raises(MetricError, match="en_none_sm") as raised:
+    with pytest.raises(MetricError, match=r"en_none_sm.*\n.*python -m spacy download en_none_sm"):
         SpacyParser("en_none_sm").check()
-    assert "python -m spacy download en_none_sm" in raised.value.hint
 
 
-def test_pipeline_without_a_parser_is_told(tmp_path: Path):
+def test_pipeline_without_a_parser_is_told(tmp_path):
     spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     spacy.blank("en").to_disk(tmp_path)
     with pytest.raises(MetricError, match="has no parser and no tagger and no lemmatizer"):
@@ -113,6 +111,5 @@ def test_pipeline_without_a_parser_is_told(tmp_path: Path):
 
 def test_missing_spacy_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(MetricError, match="spaCy, which is not installed") as raised:
+    with pytest.raises(MetricError, match=r"spaCy, which is not installed.*\n.*capbench\[spacy\]"):
         SpacyParser("en_other").check()
-    assert "capbench[spacy]" in raised.value.hint

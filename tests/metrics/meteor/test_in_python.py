@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from capbench.metrics import Items
 from capbench.metrics.meteor import metric as meteor_python
 from capbench.metrics.meteor.lexicon import java_hash
 
@@ -67,7 +66,7 @@ def test_statistics_of_captions_are_those_of_the_jar(coco_keys: list[str], recor
     assert ours(coco_keys) == recorded.statistics("coco", coco_keys)
 
 
-def test_answers_do_not_depend_on_what_else_is_aligned(composed: Items, keys_of, monkeypatch: pytest.MonkeyPatch):
+def test_answers_do_not_depend_on_what_else_is_aligned(composed, keys_of, monkeypatch: pytest.MonkeyPatch):
     keys = keys_of(composed)[:30]
     together = ours(keys)
     monkeypatch.setattr(meteor_python, "_CHARACTERS_A_BATCH", 300)
@@ -77,7 +76,7 @@ def test_answers_do_not_depend_on_what_else_is_aligned(composed: Items, keys_of,
     assert ours(keys) == together
 
 
-def test_threads_share_what_is_known_of_words(composed: Items, keys_of, monkeypatch: pytest.MonkeyPatch):
+def test_threads_share_what_is_known_of_words(composed, keys_of, monkeypatch: pytest.MonkeyPatch):
     keys = keys_of(composed)[:30]
     together = ours(keys)
     monkeypatch.setattr(meteor_python, "_CHARACTERS_A_BATCH", 300)

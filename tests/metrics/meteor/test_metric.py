@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pycocoevalcap.meteor.meteor as released_module
@@ -17,7 +15,7 @@ from capbench.metrics.meteor.resources import JAR, PARAPHRASES
 
 
 @pytest.fixture
-def _small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_table(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The released jar beside a table of one paraphrase: a process starts in a quarter of a second."""
     package = tmp_path / "pycocoevalcap"
     table = package / PARAPHRASES
@@ -55,7 +53,7 @@ def test_values_are_those_of_pycocoevalcap_with_the_same_small_table(composed: I
 
 @pytest.mark.costly
 def test_pycocoevalcap_still_returns_what_was_recorded_with_the_small_table(
-    composed: Items, recorded, released_beside_small_table: ReleasedMeteor, released_values: Callable
+    composed: Items, recorded, released_beside_small_table: ReleasedMeteor, released_values
 ):
     assert released_values(released_beside_small_table, composed) == recorded.values("composed_small_table")
 

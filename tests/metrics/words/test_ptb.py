@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-from capbench.metrics import Items
 from capbench.metrics.words.ptb import tokenize_items, tokenize_text
 
 pytestmark = pytest.mark.usefixtures("java_on_path")
@@ -17,7 +14,7 @@ def in_file_order(captions: list[str]) -> list[str]:
     return [tokens[0] for tokens in PTBTokenizer().tokenize(entries).values()]
 
 
-def test_tokens_are_those_of_pycocoevalcap(composed: Items):
+def test_tokens_are_those_of_pycocoevalcap(composed):
     captions = [*composed.candidates, "The end."]  # its last caption is a case of its own, see below
     assert [tokenize_text(caption) for caption in captions] == in_file_order(captions)
 
@@ -34,7 +31,7 @@ def test_tokens_are_those_of_a_caption_whose_neighbour_is_an_ordinary_one(captio
     assert tokenize_text(caption) == ordinary
 
 
-def test_items_are_tokenised_once_for_all_metrics(make_items: Callable[..., Items]):
+def test_items_are_tokenised_once_for_all_metrics(make_items):
     items = make_items(["A dog.", "...", "A bird."], [["A cat.", "!"], ["A man."], []])
     tokenized = tokenize_items(items)
     assert tokenized.candidates == ["a dog", "", "a bird"]

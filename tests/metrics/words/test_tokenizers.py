@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ import spacy
 
 import capbench
 from capbench.errors import MetricError, TaskError, UsageError
-from capbench.metrics import Context, Items, Metric
+from capbench.metrics import Context, Metric
 from capbench.metrics.bleu import Bleu4
 from capbench.metrics.cider import Cider
 from capbench.metrics.meteor.metric import Meteor
@@ -36,7 +34,7 @@ REFERENCES = [
 
 
 @pytest.mark.parametrize("tokenizer", ["13a", "intl", "char", "zh", "ja-mecab", "spacy:de"])
-def test_bleu_is_sacrebleus_with_the_same_tokens(tokenizer: str, make_items: Callable[..., Items]):
+def test_bleu_is_sacrebleus_with_the_same_tokens(tokenizer: str, make_items):
     candidates, references, theirs = CANDIDATES, REFERENCES, tokenizer
     if tokenizer == "spacy:de":
         german = spacy.blank("de")
@@ -55,9 +53,7 @@ def test_bleu_is_sacrebleus_with_the_same_tokens(tokenizer: str, make_items: Cal
 
 
 @pytest.mark.parametrize("metric", [Bleu4, Cider, RougeL])
-def test_characters_are_words_to_every_metric_and_the_default_is_as_before(
-    metric: type[Bleu4 | Cider | RougeL], make_items: Callable[..., Items]
-):
+def test_characters_are_words_to_every_metric_and_the_default_is_as_before(metric, make_items):
     candidates, references = ["一只狗奔跑", "沙滩上有树"], [["一只狗在奔跑", "狗奔跑着"], ["树在沙滩上", "沙滩上有树"]]
     spaced = make_items([" ".join(text) for text in candidates], [[" ".join(t) for t in texts] for texts in references])
     items, by_default, by_character = make_items(candidates, references), metric(), metric(tokenizer="char")
@@ -94,7 +90,7 @@ metadata: {version: 1.0}
 """
 
 
-def test_language_of_a_task_chooses_the_tokenizer_and_refuses_what_reads_english_alone(tmp_path: Path):
+def test_language_of_a_task_chooses_the_tokenizer_and_refuses_what_reads_english_alone(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"references": ["Ein Hund rennt."]}\n{"references": ["Ein Bus."]}\n')
     captions = tmp_path / "captions.jsonl"
     captions.write_text('{"id": 0, "caption": "Ein Hund rennt."}\n{"id": 1, "caption": "Ein Bus."}\n')

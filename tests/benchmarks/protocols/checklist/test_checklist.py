@@ -194,15 +194,11 @@ def test_bad_data_and_choices_are_refused(task, rows, protocol, message: str):
 
 def test_missing_spacy_is_told_with_what_to_install_and_the_reader_that_needs_it_not(task, monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=r"\n.*pip install 'capbench\[spacy\]'.*reader: lists"):
         evaluate(task(reader="spacy"))
-    assert "pip install 'capbench[spacy]'" in raised.value.hint
-    assert "reader: lists" in raised.value.hint
 
 
-def test_checklist_that_ships_is_printed_and_drawn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_checklist_that_ships_is_printed_and_drawn(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     code = main(
         ["run", "--task", "checklist_iiw", "--limit", "12", "--metrics", "rouge_l,bleu_1", "--bootstrap", "20",
