@@ -3,7 +3,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from pathlib import Path
 
 import open_clip
 import pytest
@@ -16,7 +15,7 @@ from capbench.errors import AdapterError, DataError, UsageError
 
 
 @pytest.fixture
-def captions(tmp_path: Path) -> Path:
+def captions(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text('{"id": "1", "caption": "one"}\n')
     return path
@@ -69,7 +68,7 @@ def test_row_that_open_clip_ran_with_gelu_says_so():
         assert (spec.arguments.get("quick_gelu") is False) == mismatch, name
 
 
-def test_file_holds_one_alias_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_holds_one_alias_or_several(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("capbench.adapters.aliases.ALIAS_FOLDER", tmp_path)
     (tmp_path / "one.yaml").write_text("adapter: captions\npath: ./one.jsonl\ndescription: One.\n")
     (tmp_path / "several.yaml").write_text(
@@ -85,7 +84,7 @@ def test_file_holds_one_alias_or_several(tmp_path: Path, monkeypatch: pytest.Mon
     assert resolve_model("two", "name=other").size == "2M"
 
 
-def test_folder_with_an_alias_in_it_is_a_model(tmp_path: Path):
+def test_folder_with_an_alias_in_it_is_a_model(tmp_path):
     folder = tmp_path / "trained"
     folder.mkdir()
     (folder / "model.yaml").write_text("adapter: captions\npath: ./captions.jsonl\n")
@@ -106,7 +105,7 @@ def test_folder_with_an_alias_in_it_is_a_model(tmp_path: Path):
         ({"config.json": []}, "hf"),
     ],
 )
-def test_folder_with_a_checkpoint_is_a_model(tmp_path: Path, files, adapter: str):
+def test_folder_with_a_checkpoint_is_a_model(tmp_path, files, adapter: str):
     folder = tmp_path / "mine"
     folder.mkdir()
     for name, content in files.items():
@@ -150,7 +149,7 @@ def test_every_tag_of_open_clip_is_a_model_by_its_architecture():
     assert resolve_model("RN50", "pretrained=cc12m").arguments.keys().isdisjoint({"quick_gelu"})
 
 
-def test_models_of_open_clip_are_named_as_its_users_name_them(captions: Path):
+def test_models_of_open_clip_are_named_as_its_users_name_them(captions):
     assert resolve_model("ViT-B/32", "pretrained=openai") == resolve_model("openai-clip-vit-b-32")
     hub = resolve_model("hf-hub:laion/CLIP", "dtype=bf16")
     assert (hub.adapter, hub.arguments) == ("open_clip", {"pretrained": "hf-hub:laion/CLIP", "dtype": "bf16"})
@@ -190,7 +189,7 @@ def test_captions_of_a_file_are_served_whatever_its_name(tmp_path, captions, mon
     assert served(model, "1") == "one"
 
 
-def test_name_of_recorded_captions_may_be_given(captions: Path):
+def test_name_of_recorded_captions_may_be_given(captions):
     assert resolve_model(f"captions:{captions}", "name=better").name == "better"
     assert resolve_model(f"captions:{captions}", "name=13").name == "13"
     assert resolve_model("captions", f"path={captions}").name == str(captions)
@@ -215,7 +214,7 @@ def test_unknown_model_proposes_the_nearest_alias_or_adapter(model: str, nearest
     assert "captions:FILE" in caught.value.hint
 
 
-def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captions: Path):
+def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captions):
     with pytest.raises(UsageError) as caught:
         resolve_model(f"captions:{captions}", "nmae=x").load()
     assert caught.value.message == "--model mine: adapter 'captions': got an unexpected keyword argument 'nmae'"

@@ -7,7 +7,6 @@ import pickle
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ class _Malicious:
 
 
 @pytest.fixture
-def refused(tmp_path: Path) -> Callable[[Path], AdapterError]:
+def refused(tmp_path: Path):
     """Return a function that gives the error with which a checkpoint is refused."""
     architecture = tmp_path / "tiny-few-words.json"
     architecture.write_text(json.dumps(FEW_WORDS), encoding="utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ ROWS = [
 
 
 @pytest.fixture
-def metric(tmp_path: Path) -> Callable[..., str]:
+def metric(tmp_path: Path):
     """Return a function that names CAPTURE on recorded graphs and a small WordNet."""
     (tmp_path / "wordnet").mkdir()
     wordnet = make_wordnet(tmp_path / "wordnet")
@@ -141,40 +140,35 @@ def test_objects_that_a_judge_listed_are_explained_and_without_one_its_option_is
     bench(*OBJECTS, "--metric", "aloha[objects=grammar,detections=true,root_nouns=none]").failed(2, "objects")
 
 
-@pytest.fixture
-def facts_of(tmp_path: Path) -> Callable[..., list[object]]:
-    """Return a function that names DCScore, and answers of a judge on a caption of three facts and an oracle of two."""
-
-    def name(oracle: str, caption: str, known: str) -> list[object]:
-        settings: dict[str, Path] = {}
-        fields = ("{caption}", "{predicted_atomic_facts} {oracle_atomic_facts}", "{reference_caption} {atomic_facts}")
-        for prompt, texts in zip(("facts", "match", "verify"), fields, strict=True):
-            (tmp_path / prompt).write_text(f"{prompt} {texts}")
-            settings[f"{prompt}_prompt"] = tmp_path / prompt
-        mine, theirs = ("<red>.", "A dog.", "Fun."), ("It is red.", "It is big.")
-        listed = [
-            "[\n" + ",\n".join(json.dumps({key: n, "fact": fact}) for n, fact in enumerate(facts)) + "\n]"
-            for key, facts in (("number", mine), ("id", theirs))
-        ]
-        extracted = [[{"fact": fact, "relevance": int(fact != "Fun.")} for fact in facts] for facts in (mine, theirs)]
-        rows = [(f"facts {caption}", extracted[0], 0), (f"facts {known}", extracted[1], 0)]
-        for seed, (about, truth) in enumerate(((1, 1), (None, 0))):
-            matches = [{"number": n, "matched_oracle_id": (0, about, None)[n]} for n in range(3)]
-            verdicts = [{"number": n, "verification": (1, truth, 0)[n]} for n in range(3)]
-            rows += [(f"match {' '.join(listed)}", matches, seed), (f"verify {known} {listed[0]}", verdicts, seed)]
-        answers = tmp_path / "answers.jsonl"
-        entries = [{"prompt": a, "response": json.dumps(b), "seed": c} for a, b, c in rows]
-        answers.write_text("".join(json.dumps(row) + "\n" for row in entries))
-        said = ",".join(f"{key}={value}" for key, value in settings.items())
-        return ["explain", "--metric", f"dcscore[{oracle},answers=2,{said}]", "--judge", f"responses:{answers}"]
-
-    return name
+def facts_of(tmp_path: Path, oracle: str, caption: str, known: str) -> list[object]:
+    """Name DCScore, and answers of a judge on a caption of three facts and an oracle of two."""
+    settings: dict[str, Path] = {}
+    fields = ("{caption}", "{predicted_atomic_facts} {oracle_atomic_facts}", "{reference_caption} {atomic_facts}")
+    for prompt, texts in zip(("facts", "match", "verify"), fields, strict=True):
+        (tmp_path / prompt).write_text(f"{prompt} {texts}")
+        settings[f"{prompt}_prompt"] = tmp_path / prompt
+    mine, theirs = ("<red>.", "A dog.", "Fun."), ("It is red.", "It is big.")
+    listed = [
+        "[\n" + ",\n".join(json.dumps({key: n, "fact": fact}) for n, fact in enumerate(facts)) + "\n]"
+        for key, facts in (("number", mine), ("id", theirs))
+    ]
+    extracted = [[{"fact": fact, "relevance": int(fact != "Fun.")} for fact in facts] for facts in (mine, theirs)]
+    rows = [(f"facts {caption}", extracted[0], 0), (f"facts {known}", extracted[1], 0)]
+    for seed, (about, truth) in enumerate(((1, 1), (None, 0))):
+        matches = [{"number": n, "matched_oracle_id": (0, about, None)[n]} for n in range(3)]
+        verdicts = [{"number": n, "verification": (1, truth, 0)[n]} for n in range(3)]
+        rows += [(f"match {' '.join(listed)}", matches, seed), (f"verify {known} {listed[0]}", verdicts, seed)]
+    answers = tmp_path / "answers.jsonl"
+    entries = [{"prompt": a, "response": json.dumps(b), "seed": c} for a, b, c in rows]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in entries))
+    said = ",".join(f"{key}={value}" for key, value in settings.items())
+    return ["explain", "--metric", f"dcscore[{oracle},answers=2,{said}]", "--judge", f"responses:{answers}"]
 
 
-def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_of_each_trial(bench, facts_of, tmp_path):
+def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_of_each_trial(bench, tmp_path):
     image = tmp_path / "a.png"
     image.write_bytes(noise_png(0))
-    asked = [*facts_of("oracle=judge", "A <dog>.", "r"), "--candidate", "A <dog>.", "--reference", "r"]
+    asked = [*facts_of(tmp_path, "oracle=judge", "A <dog>.", "r"), "--candidate", "A <dog>.", "--reference", "r"]
     done = bench(*asked, "--image", image).succeeded()
     lines = done.out.splitlines()
     # All of precision and recall, and those of relevant facts; in the third trial the dog is beyond the oracle.
@@ -202,11 +196,11 @@ def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_o
     bench(*asked, "--image", tmp_path / "none.png").failed(2, "no such file")
 
 
-def test_sample_of_a_task_is_explained_with_its_image(bench, facts_of, write_task, tmp_path: Path):
+def test_sample_of_a_task_is_explained_with_its_image(bench, write_task, tmp_path: Path):
     folder = write_task()
     known = {"image_name": "1.png", "oracle_caption": "t", "oracle_facts": ["It is red.", "It is big."]}
     (tmp_path / "known.jsonl").write_text(json.dumps(known))
-    asked = [*facts_of(f"facts={tmp_path / 'known.jsonl'}", "a dog runs", "t"), "--task", "small"]
+    asked = [*facts_of(tmp_path, f"facts={tmp_path / 'known.jsonl'}", "a dog runs", "t"), "--task", "small"]
     asked += ["--include_path", folder, "--sample", "r1"]
     bench(*asked).failed(1, "needs images")
     (folder / "1.jpg").write_bytes(noise_png(0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def runs(run_small, write_task, copy_of_run, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def caption(bench, write_captioning_task, tmp_path: Path) -> Callable[..., None]:
+def caption(bench, write_captioning_task, tmp_path: Path):
     """Return a function that runs captions of a model into the folder ``runs``."""
 
     def run(model: str, task: str = "small", **captions: str) -> None:
@@ -190,7 +189,7 @@ def test_no_model_is_written_outside_the_folder(bench, caption, model: str, tmp_
 # -- ``bench export lm-eval``: what it prints
 
 
-def test_folder_that_cannot_be_written_is_named(bench: Bench, write_task: Callable[..., Path], tmp_path: Path):
+def test_folder_that_cannot_be_written_is_named(bench: Bench, write_task, tmp_path: Path):
     (tmp_path / "file").write_text("")
     tasks = ("--tasks", "small", "--include_path", write_task())
     bench("export", "lm-eval", *tasks, "-o", tmp_path / "file").failed(2, "file/capbench_small: cannot be written")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,13 @@ CARD = {
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with served() as running:
         yield running
 
 
 @pytest.fixture
-def write_carded(write_task: Callable[..., Path], server: Server) -> Callable[..., Path]:
+def write_carded(write_task, server: Server):
     """Return a function that writes the small task, whose rows are on a server, and gives its folder."""
 
     def write(keys: dict[str, Any] | None = None, **download: Any) -> Path:
@@ -125,7 +124,7 @@ def test_names_and_servers_are_checked_before_anything_is_asked(bench, write_car
 
 
 @pytest.fixture
-def released(request: pytest.FixtureRequest, data_folder: Callable[[str], Path]) -> Path:
+def released(request: pytest.FixtureRequest, data_folder) -> Path:
     """The folder of a raw data set; before ``bench`` makes the machine one that has none."""
     return data_folder(request.param)
 
@@ -164,7 +163,7 @@ class Released(dict[str, Path]):
 
 
 @pytest.fixture
-def write_alias(tmp_path: Path, server: Server) -> Callable[..., Path]:
+def write_alias(tmp_path: Path, server: Server):
     """Return a function that writes the alias of a model whose file is on a server, and gives its folder."""
 
     def write(file: str, content: bytes, unpack: str | None = None, **keys: Any) -> Path:

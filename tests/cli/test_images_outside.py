@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def away(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def write(write_task: Callable[..., Path]) -> Callable[[str], Path]:
+def write(write_task):
     """Return a function that writes a task of a protocol over the images."""
 
     def write(protocol: str) -> Path:
@@ -170,7 +169,7 @@ class Width(Metric):
 
 
 @pytest.fixture(autouse=True)
-def width() -> Iterator[None]:
+def width():
     metrics.add("width", Width)
     yield
     del metrics._entries["width"]
@@ -187,7 +186,7 @@ def private(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tasks(write_task: Callable[..., Path], private: Path) -> Path:
+def tasks(write_task, private: Path) -> Path:
     """The folder of the small task, whose four images are inside, absolute, climbing and behind a link."""
     folder = write_task(metric_list=["width"])
     Image.new("RGB", (5, 5)).save(folder / "0.jpg")

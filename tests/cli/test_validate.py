@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ tag: mine
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     rows = [{"id": n, "candidate": "a " * (n + 1), "rating": n, "references": ["a"]} for n in range(3)]
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -93,7 +92,7 @@ def test_every_fault_of_a_folder_is_named_with_its_place_groups_included(bench, 
     assert "tasks/group.yaml: unknown task 'soudn'. Did you mean 'sound'?" in done.out
 
 
-def test_two_tasks_of_one_name_are_named_with_both_files(bench, folder: Path):
+def test_two_tasks_of_one_name_are_named_with_both_files(bench, folder):
     (folder / "sound.yaml").write_text(SOUND)
     (folder / "twin.yaml").write_text(SOUND)
     bench("validate", "--include_path", folder).failed(
@@ -101,7 +100,7 @@ def test_two_tasks_of_one_name_are_named_with_both_files(bench, folder: Path):
     )
 
 
-def test_bad_rows_are_counted_by_reason(bench, folder: Path):
+def test_bad_rows_are_counted_by_reason(bench, folder):
     (folder / "sound.yaml").write_text(SOUND)
     with (folder / "rows.jsonl").open("a") as file:
         file.write('\n{broken\n{"id": 9, "candidate": "", "rating": 1}')
@@ -112,7 +111,7 @@ def test_bad_rows_are_counted_by_reason(bench, folder: Path):
     )
 
 
-def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
+def test_functions_of_a_task_run_only_where_they_may(bench, folder):
     (folder / "sound.yaml").write_text(SOUND.replace("dataset_path: json", "custom_dataset: !function mine.read"))
     (folder / "mine.py").write_text("raise SystemExit('ran')\n")
     done = bench("validate", "sound", "--include_path", folder).succeeded()
@@ -134,7 +133,7 @@ def test_functions_of_a_task_run_only_where_they_may(bench, folder: Path):
     assert "OSError: ran" in bench("validate", "sound", "--include_path", folder, "--run_functions").out
 
 
-def test_file_of_a_group_is_read_with_its_tasks_and_one_of_neither_is_faulty(bench, folder: Path):
+def test_file_of_a_group_is_read_with_its_tasks_and_one_of_neither_is_faulty(bench, folder):
     (folder / "sound.yaml").write_text(SOUND)
     (folder / "group.yml").write_text("group: both\ntask: [sound]\n")
     done = bench("validate", folder / "group.yml", "--include_path", folder)

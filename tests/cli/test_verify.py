@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def rated(run_small, copy_of_run, write_task, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def captioned(bench, write_captioning_task, copy_of_run, tmp_path: Path) -> Callable[..., Path]:
+def captioned(bench, write_captioning_task, copy_of_run, tmp_path: Path):
     """Return a function that scores captions of a model, of which one is empty, and gives the run's folder."""
 
     def run(*arguments: object) -> Path:
@@ -224,7 +223,7 @@ def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned
 
 
 @pytest.fixture
-def outside(bench, write_task, tmp_path: Path) -> Callable[..., tuple[str | Path, ...]]:
+def outside(bench, write_task, tmp_path: Path):
     """Return a function that runs CLIP-S where the last images lie outside, and gives how that is verified."""
 
     def run(number: int, *arguments: object) -> tuple[str | Path, ...]:
@@ -361,7 +360,7 @@ CHEAP = (
 
 
 @pytest.fixture
-def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Component]]:
+def only(monkeypatch: pytest.MonkeyPatch):
     """Return a function that leaves only the components of some names."""
     known = {component.name: component for component in parity.all_components()}
 

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from capbench.adapters import ImageHandle, VideoHandle
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.metrics import Context, Items
 from capbench.metrics.caparena_auto import CapArenaAuto, read_verdict
 
@@ -37,7 +35,7 @@ def items(*candidates: str, references: Any = ("a rival", "a person"), **more: A
 
 
 @pytest.fixture
-def judge(answers: Callable) -> Callable[[dict[str, str]], RecordedResponses]:
+def judge(answers):
     return lambda said: answers({"prompt": prompt, "response": answer} for prompt, answer in said.items())
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +65,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture
-def score() -> Callable[..., Any]:
-    def scored(name: str, items: Items, encoder: Encoder | None = None, cache: Cache | None = None, **keys: Any):
-        context = Context(encoder=encoder or seeded(), cache=cache or NoCache())
-        return build_metric(name, keys).score(items, context)
-
-    return scored
+def score(name: str, items: Items, encoder: Encoder | None = None, cache: Cache | None = None, **keys: Any):
+    context = Context(encoder=encoder or seeded(), cache=cache or NoCache())
+    return build_metric(name, keys).score(items, context)
 
 
 def test_a_caption_is_cut_at_full_stops_question_and_exclamation_marks():
@@ -86,7 +82,7 @@ def test_a_caption_is_cut_at_full_stops_question_and_exclamation_marks():
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 10])
-def test_values_follow_the_definition(score: Callable, k: int):
+def test_values_follow_the_definition(k: int):
     expected = [
         by_definition(image, boxes, text_parts(caption), k)
         for image, boxes, caption in zip("abcd", BOXES, CAPTIONS, strict=True)
@@ -100,7 +96,7 @@ def test_values_follow_the_definition(score: Callable, k: int):
     np.testing.assert_array_equal(scores.parts["truncated"], [1, 0, 1, 0])
 
 
-def test_f1_of_the_set_is_the_mean_over_images_and_five_is_the_default(score: Callable):
+def test_f1_of_the_set_is_the_mean_over_images_and_five_is_the_default():
     scores = score("clip_f1", items_of())
     np.testing.assert_array_equal(scores.values, score("clip_f1", items_of(), k=5).values)
     p, r = scores.parts["precision"], scores.parts["recall"]
@@ -111,7 +107,7 @@ def test_f1_of_the_set_is_the_mean_over_images_and_five_is_the_default(score: Ca
     assert mean < 2 * p.mean() * r.mean() / (p.mean() + r.mean())
 
 
-def test_prompt_goes_before_every_text_part(score: Callable):
+def test_prompt_goes_before_every_text_part():
     encoder = seeded()
     scores = score("clip_f1", items_of(CAPTIONS[:1], BOXES[:1], "a"), encoder, prompt="A photo of ")
     texts = ["A photo of " + text for text in text_parts(CAPTIONS[0])]
@@ -119,7 +115,7 @@ def test_prompt_goes_before_every_text_part(score: Callable):
     assert set(texts) < set(encoder.encoded)
 
 
-def test_three_metrics_encode_once_and_a_second_run_not_at_all(score: Callable, store: Store):
+def test_three_metrics_encode_once_and_a_second_run_not_at_all(store: Store):
     encoder = seeded()
     scored = [score(name, items_of(), encoder, store) for name in ("clip_precision", "clip_recall", "clip_f1")]
     # Each crop once, though one of image a is listed twice; the sentence of the last caption too.
@@ -134,7 +130,7 @@ def test_three_metrics_encode_once_and_a_second_run_not_at_all(score: Callable, 
     assert store.computed == computed + 4
 
 
-def test_boxes_that_cannot_be_cropped_cost_only_themselves(score: Callable):
+def test_boxes_that_cannot_be_cropped_cost_only_themselves():
     boxes = [(*BOXES[0], (-1.0, -1.0, 0.0, 0.0)), *BOXES[1:]]
     scores = score("clip_f1", items_of(boxes=boxes))
     assert not scores.failures
@@ -142,7 +138,7 @@ def test_boxes_that_cannot_be_cropped_cost_only_themselves(score: Callable):
     np.testing.assert_array_equal(scores.values, score("clip_f1", items_of()).values)
 
 
-def test_image_that_cannot_be_read_costs_no_other(score: Callable, tmp_path: Path):
+def test_image_that_cannot_be_read_costs_no_other(tmp_path: Path):
     missing = tmp_path / "e.jpg"
     items = items_of([*CAPTIONS, "x", "y"], [*BOXES, (), ()], ["a", "b", "c", "d", "gone", missing])
     scores = score("clip_f1", items)
@@ -152,14 +148,14 @@ def test_image_that_cannot_be_read_costs_no_other(score: Callable, tmp_path: Pat
     np.testing.assert_array_equal(scores.values[:4], score("clip_f1", items_of()).values)
 
 
-def test_text_part_that_cannot_be_encoded_is_the_reason_of_its_item_alone(score: Callable):
+def test_text_part_that_cannot_be_encoded_is_the_reason_of_its_item_alone():
     scores = score("clip_f1", items_of(["Here. gone away", *CAPTIONS[1:]]))
     assert scores.failures == {0: "text: cannot be read"}
     assert np.isnan(scores.values[0])
     np.testing.assert_array_equal(scores.values[1:], score("clip_f1", items_of()).values[1:])
 
 
-def test_values_do_not_depend_on_how_items_are_grouped(score: Callable, monkeypatch: pytest.MonkeyPatch):
+def test_values_do_not_depend_on_how_items_are_grouped(monkeypatch: pytest.MonkeyPatch):
     # Two captions of image a lie apart; its crops are encoded once all the same.
     items = items_of([*CAPTIONS, "x y"], [*BOXES, BOXES[0]], "abcda")
     whole = score("clip_f1", items).values
@@ -177,7 +173,7 @@ def test_no_encoder_is_an_error_with_the_remedy():
         build_metric("clip_f1", {}).score(items_of(), Context())
 
 
-def test_whole_image_is_the_only_part_where_boxes_are_not_asked_for(score: Callable, store: Store):
+def test_whole_image_is_the_only_part_where_boxes_are_not_asked_for(store: Store):
     expected = [by_definition(image, (), text_parts(text), 5) for image, text in zip("abcd", CAPTIONS, strict=True)]
     # Neither the boxes that a data set has, nor their lack, change anything.
     for boxes in (BOXES, ()):

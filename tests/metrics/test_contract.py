@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_shards import RankOf
 from scored_in_shards import scored_in_shards, shuffled
 
 from capbench.errors import MetricError
@@ -92,19 +93,8 @@ def test_metric_says_whether_its_corpus_value_is_made_of_sums():
     assert all(metric.has_sums for metric in (Length(), Bleu4(), ChairI(), Meteor(), Mid()))
 
 
-class Rank(Metric):
-    """A metric that looks at the corpus, and says no more than that."""
-
-    label = "rank"
-    source = "a package of one's own"
-    corpus_dependent = True
-
-    def score(self, items: Items, context: Context) -> Scores:
-        return Scores(np.argsort(np.argsort([len(text) for text in items.candidates])).astype(float))
-
-
 def test_metric_says_whether_shards_can_be_scored_with_a_state():
-    assert not Rank().has_state and Rank().corpus_dependent
+    assert not RankOf().has_state and RankOf().corpus_dependent
     assert not Gpt4Eval().has_state
     assert Cider().has_state and Mid().has_state
     # Its items do not depend on the others.

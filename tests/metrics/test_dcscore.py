@@ -14,7 +14,6 @@ from chat_server import chat_server, completion, prompt_of
 from tiny_images import noise_png
 
 from capbench.adapters import ImageHandle, VideoHandle
-from capbench.adapters.judges.responses import RecordedResponses
 from capbench.cli.main import main
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, build_metric
@@ -70,7 +69,7 @@ def oracle(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def judge(answers: Callable) -> Callable[..., RecordedResponses]:
+def judge(answers: Callable):
     """Return a function that records answers: rows of a prompt, its answer, and the seed by which it was drawn."""
     return lambda *rows: answers({"prompt": prompt, "response": said, "seed": seed} for prompt, said, seed in rows)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ _TEXTS = [
 
 
 @pytest.fixture
-def load(tiny_clip: TinyClip) -> Callable[..., Any]:
+def load(tiny_clip: TinyClip):
     """Return a function that loads the tiny model from its folder."""
 
     def load(**arguments: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,17 +28,17 @@ def text_vectors(encoder: Encoder) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def pac_s(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pac_s(tmp_path_factory: pytest.TempPathFactory):
     state = {name: value for name, value in tiny_state_dict().items() if name != "attn_mask"}
     return save_checkpoint(state, tmp_path_factory.mktemp("pac") / "tuned.pth")
 
 
 @pytest.fixture(scope="module")
-def pac_s_plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pac_s_plus(tmp_path_factory: pytest.TempPathFactory):
     return save_checkpoint(tiny_lora_state_dict(), tmp_path_factory.mktemp("pac") / "lora.pth")
 
 
-def test_without_lora_it_is_the_clip_that_the_weights_make(pac_s: Path, tiny_clip: TinyClip, tmp_path: Path):
+def test_without_lora_it_is_the_clip_that_the_weights_make(pac_s, tiny_clip: TinyClip, tmp_path):
     pac = PacEncoder(pac_s, quick_gelu=True, device="cpu")
     clip = OpenClipEncoder(str(tiny_clip.open_clip_folder), device="cpu")
     assert pac.family == "pac"
@@ -56,7 +55,7 @@ def test_without_lora_it_is_the_clip_that_the_weights_make(pac_s: Path, tiny_cli
     np.testing.assert_array_equal(first.vectors[0], second.vectors[0])
 
 
-def test_half_precision_is_near_single(pac_s_plus: Path):
+def test_half_precision_is_near_single(pac_s_plus):
     single, half = (text_vectors(PacEncoder(pac_s_plus, dtype=dtype, device="cpu")) for dtype in ("fp32", "bf16"))
     assert not np.array_equal(single, half)
     cosines = (single * half).sum(1) / np.linalg.norm(single, axis=1) / np.linalg.norm(half, axis=1)
@@ -66,7 +65,7 @@ def test_half_precision_is_near_single(pac_s_plus: Path):
         PacEncoder(pac_s_plus, dtype="released", device="cpu")
 
 
-def test_another_architecture_without_lora_needs_the_activation(pac_s: Path):
+def test_another_architecture_without_lora_needs_the_activation(pac_s):
     with pytest.raises(AdapterError, match="does not say which activation its PAC-S ViT-64-8 has") as caught:
         PacEncoder(pac_s, device="cpu")
     assert "quick_gelu=true" in caught.value.hint
@@ -79,7 +78,7 @@ def test_another_architecture_without_lora_needs_the_activation(pac_s: Path):
         ({"architecture": "ViT-B/32"}, "is a PAC-S[+][+] ViT-64-8, not a PAC-S[+][+] ViT-B-32"),
     ],
 )
-def test_a_file_of_another_model_is_refused(wanted: dict[str, Any], message: str, pac_s_plus: Path):
+def test_a_file_of_another_model_is_refused(wanted: dict[str, Any], message: str, pac_s_plus):
     with pytest.raises(AdapterError, match=message) as caught:
         PacEncoder(pac_s_plus, **wanted, source="https://example.org/file", device="cpu")
     assert str(pac_s_plus) in caught.value.message
@@ -131,7 +130,7 @@ def test_tokenizer_of_its_own_is_used_and_must_be_the_weights(pac_s_plus, tiny_c
     ],
 )
 def test_released_sizes_have_the_activation_of_the_model_that_they_are_tuned_from(
-    width: int, patch: int, text_width: int, lora: bool, quick: bool, tmp_path: Path
+    width: int, patch: int, text_width: int, lora: bool, quick: bool, tmp_path
 ):
     """Towers as wide as the released ones, with one layer each."""
     from open_clip import CLIP
@@ -155,7 +154,7 @@ def _of_rank_8(state: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("change", "rank"), [(dict, RANK), (_of_rank_8, 8)])
-def test_lora_of_any_rank_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(change, rank, tmp_path: Path):
+def test_lora_of_any_rank_is_added_to_attention_and_patch_convolution_and_not_to_the_mlp(change, rank, tmp_path):
     """Released code builds layers with alpha 1, so that the scale is 1 over the rank."""
     state = change(few_words(tiny_lora_state_dict()))
     read = read_pac_checkpoint(save_checkpoint(state, tmp_path / "pac++.pth"))
@@ -176,7 +175,7 @@ def test_lora_of_any_rank_is_added_to_attention_and_patch_convolution_and_not_to
     )
 
 
-def test_file_of_another_rank_is_read_as_the_model_that_was_written(tmp_path: Path):
+def test_file_of_another_rank_is_read_as_the_model_that_was_written(tmp_path):
     state = few_words(tiny_lora_state_dict())
     factors = {name: value for name, value in _of_rank_8(state).items() if "lora_" in name}
     plain = {name: value for name, value in state.items() if name not in factors}
@@ -230,7 +229,7 @@ def test_weights_that_do_not_fit_are_refused(change, fault, tmp_path):
     assert caught.value.hint
 
 
-def test_a_plain_clip_a_list_and_a_folder_are_refused(tmp_path: Path):
+def test_a_plain_clip_a_list_and_a_folder_are_refused(tmp_path):
     file = tmp_path / "clip.pt"
     for content, said in (
         (few_words(tiny_state_dict()), "those of a plain CLIP"),
@@ -244,7 +243,7 @@ def test_a_plain_clip_a_list_and_a_folder_are_refused(tmp_path: Path):
 
 
 @pytest.mark.filterwarnings("ignore:.*TorchScript archive", "ignore:.*torch.jit:FutureWarning")
-def test_a_torchscript_archive_and_damaged_files_are_refused(tmp_path: Path):
+def test_a_torchscript_archive_and_damaged_files_are_refused(tmp_path):
     whole = io.BytesIO()
     torch.save({"state_dict": few_words(tiny_state_dict())}, whole)
     files = {"cut.pth": whole.getvalue()[:200_000], "empty.pth": b"", "text.pth": b"<!DOCTYPE html><html>"}

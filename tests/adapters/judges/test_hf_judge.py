@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,12 +20,12 @@ DIGITS = tuple("0123456789")
 
 
 @pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def llama(tmp_path_factory: pytest.TempPathFactory):
     return make_tiny_llama(tmp_path_factory.mktemp("llama"))
 
 
 @pytest.fixture(scope="module")
-def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def llava(tmp_path_factory: pytest.TempPathFactory):
     return make_tiny_llava(tmp_path_factory.mktemp("llava"))
 
 
@@ -40,7 +39,7 @@ def picture(colour: str) -> ImageHandle:
     return ImageHandle(plain_png(colour))
 
 
-def test_probabilities_are_those_of_the_model_before_each_token(llama: Path):
+def test_probabilities_are_those_of_the_model_before_each_token(llama):
     [answer] = answers(HfJudge(str(llama)), JudgeRequest("Rate it:", max_tokens=6, candidates=DIGITS))
     tokenizer = AutoTokenizer.from_pretrained(llama)
     model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
@@ -59,7 +58,7 @@ def test_probabilities_are_those_of_the_model_before_each_token(llama: Path):
     assert answer.text == "".join(token.text for token in answer.tokens)
 
 
-def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_path: Path):
+def test_prompt_goes_through_the_chat_template_if_there_is_one(llama, tmp_path):
     shutil.copytree(llama, tmp_path, dirs_exist_ok=True)
     template = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}<bot>"
     (tmp_path / "chat_template.jinja").write_text(template)
@@ -76,7 +75,7 @@ def test_prompt_goes_through_the_chat_template_if_there_is_one(llama: Path, tmp_
     assert "chat_template" not in prints[0] and prints[1]["chat_template"] is None and prints[2] != prints[1]
 
 
-def test_requests_of_several_kinds_are_answered_each_in_its_place(llama: Path, capfd: pytest.CaptureFixture[str]):
+def test_requests_of_several_kinds_are_answered_each_in_its_place(llama, capfd: pytest.CaptureFixture[str]):
     plain = JudgeRequest("Rate it:", max_tokens=4)
     with_digits = JudgeRequest("Rate it:", max_tokens=4, candidates=DIGITS)
     first, second, third = answers(HfJudge(str(llama)), plain, with_digits, JudgeRequest("Rate it:", max_tokens=2))
@@ -87,7 +86,7 @@ def test_requests_of_several_kinds_are_answered_each_in_its_place(llama: Path, c
     assert capfd.readouterr() == ("", ""), "no bar of the library's own while it loads"
 
 
-def test_model_that_sees_is_shown_the_image(llava: Path):
+def test_model_that_sees_is_shown_the_image(llava):
     judge = HfJudge(str(llava), system="Be fair.")
     letters = tuple(CHARACTERS)
     requests = [JudgeRequest("Rate it:", picture(colour), 5, letters) for colour in ("red", "blue", "red")]
@@ -99,14 +98,14 @@ def test_model_that_sees_is_shown_the_image(llava: Path):
     assert red != pytest.approx(dict(none), abs=1e-6)
 
 
-def test_photograph_that_is_not_turned_is_remarked(llava: Path):
+def test_photograph_that_is_not_turned_is_remarked(llava):
     photograph = ImageHandle(encoded(Image.new("RGB", (8, 8), "red"), "JPEG", exif=turned(6)))
     asked = [JudgeRequest("Rate it:", image, 3) for image in (picture("red"), photograph)]
     judgements = answers(HfJudge(str(llava)), *asked)
     assert [judgement.remark for judgement in judgements] == ["", "EXIF orientation 6 not applied"]
 
 
-def test_image_that_cannot_be_read_fails_its_own_request(llava: Path):
+def test_image_that_cannot_be_read_fails_its_own_request(llava):
     asked = [JudgeRequest("Rate it:", image, 3) for image in (ImageHandle(b"no image"), picture("red"))]
     [judged] = HfJudge(str(llava)).stream(asked)
     assert judged.judgements.keys() == {1}
@@ -131,7 +130,7 @@ def test_memory_that_does_not_do_halves_the_batch(llama, monkeypatch, fill_memor
     assert max(sizes) == 2
 
 
-def test_request_that_fits_by_no_means_fails_alone(llama: Path, monkeypatch: pytest.MonkeyPatch):
+def test_request_that_fits_by_no_means_fails_alone(llama, monkeypatch: pytest.MonkeyPatch):
     fits(monkeypatch, LlamaForCausalLM, "generate", 20, size=lambda *_, input_ids, **more: input_ids.shape[1])
     asked = [JudgeRequest(text, max_tokens=2) for text in ("Rate it:", "Rate it: " * 9, "Rate this:")]
     [judged] = HfJudge(str(llama)).stream(asked)
@@ -152,12 +151,12 @@ def test_settings_that_make_no_sense_are_told_before_anything_is_loaded(llama, s
         HfJudge(str(llama), **settings)
 
 
-def test_device_that_is_not_there_is_named(llama: Path):
+def test_device_that_is_not_there_is_named(llama):
     with pytest.raises(AdapterError, match="device=tpu: Expected one of cpu, cuda"):
         list(HfJudge(str(llama), device="tpu").stream([JudgeRequest("Rate it:")]))
 
 
-def test_half_precision_is_what_the_model_runs_in(llama: Path):
+def test_half_precision_is_what_the_model_runs_in(llama):
     request = JudgeRequest("Rate it:", max_tokens=4, candidates=tuple(CHARACTERS))
     [short], [long], [full] = (
         answers(HfJudge(str(llama), dtype=dtype), request) for dtype in ("bf16", "bfloat16", "auto")
@@ -166,12 +165,12 @@ def test_half_precision_is_what_the_model_runs_in(llama: Path):
     assert short != full
 
 
-def test_language_model_is_not_asked_about_images(llama: Path):
+def test_language_model_is_not_asked_about_images(llama):
     with pytest.raises(AdapterError, match="takes no images"):
         list(HfJudge(str(llama)).stream([JudgeRequest("Rate it:", picture("red"))]))
 
 
-def test_fingerprint_is_that_of_the_files_wherever_they_lie(llama: Path, tmp_path: Path):
+def test_fingerprint_is_that_of_the_files_wherever_they_lie(llama, tmp_path):
     copy = shutil.copytree(llama, tmp_path / "copy")
     assert HfJudge(str(copy)).fingerprint() == HfJudge(str(llama)).fingerprint()
     config = (copy / "config.json").read_text()
@@ -184,7 +183,7 @@ def test_checkpoint_that_cannot_be_had_names_the_remedy():
         HfJudge("nobody/nothing")
 
 
-def test_checkpoint_that_lacks_weights_is_refused(llama: Path, tmp_path: Path):
+def test_checkpoint_that_lacks_weights_is_refused(llama, tmp_path):
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(llama, tmp_path, dirs_exist_ok=True)
@@ -195,13 +194,13 @@ def test_checkpoint_that_lacks_weights_is_refused(llama: Path, tmp_path: Path):
         list(HfJudge(str(tmp_path)).stream([JudgeRequest("Rate it:")]))
 
 
-def test_damaged_checkpoint_is_named(llama: Path, tmp_path: Path):
+def test_damaged_checkpoint_is_named(llama, tmp_path):
     (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
     with pytest.raises(AdapterError, match=str(tmp_path)):
         list(HfJudge(str(tmp_path)).stream([JudgeRequest("Rate it:")]))
 
 
-def test_drawn_answers_follow_from_seed_and_request_alone(llama: Path):
+def test_drawn_answers_follow_from_seed_and_request_alone(llama):
     judge = HfJudge(str(llama))
 
     def drawn(seed: int, prompt: str = "Write:") -> JudgeRequest:
@@ -215,7 +214,7 @@ def test_drawn_answers_follow_from_seed_and_request_alone(llama: Path):
     assert answers(judge, JudgeRequest("Write:", max_tokens=12, decoding={"temperature": 1e-4}))[0] == greedy
 
 
-def test_beams_find_an_answer_at_least_as_likely(llama: Path):
+def test_beams_find_an_answer_at_least_as_likely(llama):
     judge = HfJudge(str(llama))
     model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(llama)
@@ -235,7 +234,7 @@ def test_beams_find_an_answer_at_least_as_likely(llama: Path):
     assert likelihood(texts[1]) > likelihood(texts[0])
 
 
-def test_system_prompt_of_a_request_stands_in_place_of_the_judges(llama: Path):
+def test_system_prompt_of_a_request_stands_in_place_of_the_judges(llama):
     asked = JudgeRequest("Rate it:", max_tokens=6, system="Be brief.")
     expected = answers(HfJudge(str(llama), system="Be brief."), JudgeRequest("Rate it:", max_tokens=6))
     assert answers(HfJudge(str(llama), system="Be verbose."), asked) == expected
@@ -243,6 +242,6 @@ def test_system_prompt_of_a_request_stands_in_place_of_the_judges(llama: Path):
 
 
 @pytest.mark.parametrize("decoding", [{"top_k": 3}, {"temperature": 0.5, "num_beams": 3}])
-def test_decoding_that_it_does_not_know_is_refused(llama: Path, decoding: dict[str, float]):
+def test_decoding_that_it_does_not_know_is_refused(llama, decoding: dict[str, float]):
     with pytest.raises(AdapterError, match=r"top_k|beams"):
         answers(HfJudge(str(llama)), JudgeRequest("Rate it:", max_tokens=6, decoding=decoding))

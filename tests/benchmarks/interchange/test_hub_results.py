@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -19,7 +17,6 @@ from capbench.benchmarks.api import evaluate
 from capbench.benchmarks.interchange.hub_results import push, write_dataset
 from capbench.benchmarks.records.reading import find_records, read_task_runs
 from capbench.benchmarks.records.record import Record
-from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.tables.export_rows import flat_rows
 from capbench.errors import DataError
 
@@ -27,7 +24,7 @@ TASK = {**AGREEMENT, "doc_to_id": "id", "doc_to_image": "id", "metric_list": ["r
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> list[TaskRun]:
+def runs(tmp_path):
     """Return the runs of two tasks, the first run twice with other metrics."""
     rows = [
         {"id": f"r{n}", "candidate": "a dog" + " runs" * n, "references": ["a dog runs"], "rating": n % 3}
@@ -46,14 +43,14 @@ def runs(tmp_path: Path) -> list[TaskRun]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Return an empty folder for a data set."""
     (tmp_path / "data_set").mkdir()
     return tmp_path / "data_set"
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path):
     """A hub that takes commits of one token."""
     with served_hub(tmp_path / "on_the_hub") as served:
         served.tokens = {"hf_a_token_of_the_test": set()}
@@ -63,7 +60,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         yield served
 
 
-def test_datasets_reads_what_is_written(runs: list[TaskRun], folder: Path, tmp_path: Path):
+def test_datasets_reads_what_is_written(runs, folder, tmp_path):
     assert write_dataset(runs, folder, "me/results", samples=True) == []
     cache = str(tmp_path / "cache")
     results = load_dataset(str(folder), split="train", cache_dir=cache)
@@ -79,12 +76,12 @@ def test_datasets_reads_what_is_written(runs: list[TaskRun], folder: Path, tmp_p
     assert set(samples["fingerprint"]) == {run.record.fingerprint for run in runs if run.record.task == "first"}
 
 
-def test_without_samples_no_caption_leaves_the_machine(runs: list[TaskRun], folder: Path):
+def test_without_samples_no_caption_leaves_the_machine(runs, folder):
     write_dataset(runs, folder, "me/results")
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "results.parquet"]
 
 
-def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun], folder: Path):
+def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs, folder):
     closed = [
         replace(
             run,
@@ -102,7 +99,7 @@ def test_samples_of_data_that_may_not_be_passed_on_stay_here(runs: list[TaskRun]
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_hub_receives_a_repository_and_one_commit(runs: list[TaskRun], hub: Hub, private: bool):
+def test_hub_receives_a_repository_and_one_commit(runs, hub: Hub, private: bool):
     address, without = push(runs, "me/results", private, samples=True)
     assert without == []
     repository = hub.repositories["dataset", "me/results"]
@@ -113,7 +110,7 @@ def test_hub_receives_a_repository_and_one_commit(runs: list[TaskRun], hub: Hub,
     assert table["fingerprint"].to_pylist() == [row["fingerprint"] for row in flat_rows(runs)]
 
 
-def test_refusal_of_the_hub_is_an_error_without_the_token(runs: list[TaskRun], hub: Hub):
+def test_refusal_of_the_hub_is_an_error_without_the_token(runs, hub: Hub):
     hub.fault(403)
     with pytest.raises(DataError) as caught:
         push(runs, "me/results", private=True, samples=False)
@@ -132,7 +129,7 @@ def test_hub_that_is_not_there_and_names_that_it_does_not_take_are_errors(runs, 
     assert not hub.repositories
 
 
-def test_missing_token_is_told_before_anything_is_sent(runs, hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_missing_token_is_told_before_anything_is_sent(runs, hub, monkeypatch: pytest.MonkeyPatch, tmp_path):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
     with pytest.raises(DataError, match=r"no token.*\n.*HF_TOKEN"):

@@ -6,8 +6,6 @@ import base64
 import json
 import os
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +31,7 @@ STEP = {"completions": COMPLETIONS, "references": REFERENCES}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory):
     """A folder whose images may be named."""
     folder = tmp_path_factory.mktemp("allowed")
     noise_image(7).save(folder / "noise.png")
@@ -41,13 +39,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def guard(folder: Path) -> Guard:
+def guard(folder) -> Guard:
     reward = capbench.reward({"meteor": 1.0, "length": -0.1}, on_error=None)
     return Guard(reward_server.application(reward, [folder]), TOKEN, "cookie", "bench serve")
 
 
 @pytest.fixture(scope="module")
-def client(guard: Guard) -> Iterator[Any]:
+def client(guard: Guard):
     from starlette.testclient import TestClient
 
     with TestClient(guard, base_url="http://127.0.0.1:8000", headers=BEARER) as client:
@@ -55,7 +53,7 @@ def client(guard: Guard) -> Iterator[Any]:
 
 
 @pytest.fixture
-def address(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def address(guard: Guard, monkeypatch: pytest.MonkeyPatch):
     """The address of a server, whose token is in the environment."""
     with served(guard.app, "serve") as printed:
         place, _, token = printed.partition("/?token=")
@@ -98,7 +96,7 @@ def test_token_is_of_the_environment_and_a_server_that_is_not_there_is_named(add
         capbench.reward(address, model="shapes-clip")
 
 
-def test_images_are_data_uris_or_lie_below_allowed_folders(folder: Path, tmp_path: Path):
+def test_images_are_data_uris_or_lie_below_allowed_folders(folder, tmp_path):
     from starlette.testclient import TestClient
 
     here = capbench.reward("clip_s", model="shapes-clip", on_error=None, store=tmp_path / "store.sqlite")

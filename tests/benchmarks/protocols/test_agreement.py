@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -40,7 +39,7 @@ FOUR = [row("a", 1, 1), row("b", 2, 3), row("c", 3, 2), row("d", 4, 4)]
 
 
 @pytest.fixture
-def run(tmp_path) -> Callable[..., TaskRun]:
+def run(tmp_path):
     """Return a function that runs the task over rows; keys of the task may be given."""
     return partial(run_rated, tmp_path)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -43,7 +42,7 @@ def rows(images: int = 6, systems: tuple[str, ...] = ("short", "middle", "long")
 
 
 @pytest.fixture
-def run(tmp_path) -> Callable[..., TaskRun]:
+def run(tmp_path):
     return partial(run_rated, tmp_path, **ASPECTS)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -58,7 +57,7 @@ def battles(number: int = 240, systems: dict[str, int] = SYSTEMS) -> list[dict[s
 
 
 @pytest.fixture
-def run(tmp_path) -> Callable[..., TaskRun]:
+def run(tmp_path):
     return partial(run_rated, tmp_path, **TASK)
 
 

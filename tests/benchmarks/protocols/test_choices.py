@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ TEXTS = ["a red bus", "two dogs run", "the old man sits", "a bowl of soup", "rai
 
 
 @pytest.fixture
-def run(tmp_path, tiny_encoder) -> Callable[..., TaskRun]:
+def run(tmp_path, tiny_encoder):
     (tmp_path / "photos").mkdir()
     for number in range(6):
         noise_image(number).save(tmp_path / "photos" / f"{number}.png")
@@ -60,7 +59,7 @@ def choices(**columns: list[Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def cosine(tiny_encoder, tmp_path) -> Callable[..., float]:
+def cosine(tiny_encoder, tmp_path):
     def of(file: str, text: str, box: tuple[float, float, float, float] | None = None) -> float:
         (image,) = [image.vectors[0] for image in tiny_encoder.images([ImageHandle(tmp_path / "photos" / file, box)])]
         (words,) = [text.vectors[0] for text in tiny_encoder.texts([text])]
@@ -73,7 +72,7 @@ def samples(run: TaskRun) -> list[dict[str, Any]]:
     return run.samples.to_pylist()
 
 
-def test_true_caption_is_held_against_all_false_ones(run: Callable[..., TaskRun], cosine: Callable[..., float]):
+def test_true_caption_is_held_against_all_false_ones(run, cosine):
     done = run(CHOICE, choices())
     expected = []
     for row in choices():
@@ -84,7 +83,7 @@ def test_true_caption_is_held_against_all_false_ones(run: Callable[..., TaskRun]
     assert samples(done)[0]["negatives"] == [TEXTS[1], TEXTS[2]]
 
 
-def test_box_is_the_part_of_the_image_that_is_shown(run: Callable[..., TaskRun], cosine: Callable[..., float]):
+def test_box_is_the_part_of_the_image_that_is_shown(run, cosine):
     boxes = [None, [0, 0, 20, 20], None, [3, 3, 30, 30], None, None]
     done = run(CHOICE | {"doc_to_box": "box"}, choices(box=boxes))
     for row, box, sample in zip(choices(), boxes, samples(done), strict=True):
@@ -92,12 +91,12 @@ def test_box_is_the_part_of_the_image_that_is_shown(run: Callable[..., TaskRun],
 
 
 @pytest.mark.parametrize(("ties", "value"), [("wrong", 0), ("right", 1), ("half", 0.5)])
-def test_false_caption_like_the_true_one_counts_as_the_task_says(run: Callable[..., TaskRun], ties: str, value: float):
+def test_false_caption_like_the_true_one_counts_as_the_task_says(run, ties: str, value: float):
     task = CHOICE | {"doc_to_negatives": "caption", "protocol": {"measure": "neg", "ties": ties}}
     assert run(task, choices()).results[0].value == value
 
 
-def test_value_without_the_image_stands_beside_each_result_and_is_kept(run: Callable[..., TaskRun], tmp_path):
+def test_value_without_the_image_stands_beside_each_result_and_is_kept(run, tmp_path):
     longer = [f"{text} and more" for text in TEXTS]
     done = run(CHOICE | {"doc_to_negatives": "longer"}, choices(longer=longer), output_path=tmp_path / "runs")
     (result,) = done.results
@@ -110,7 +109,7 @@ def test_value_without_the_image_stands_beside_each_result_and_is_kept(run: Call
     assert json.loads(render([done], "json"))[0]["no_image"] == 1
 
 
-def test_categories_and_their_levels_have_results(run: Callable[..., TaskRun]):
+def test_categories_and_their_levels_have_results(run):
     kinds, parts = ["thing", "thing", "deed", "deed", "deed", "deed"], ["x", "y", "x", "x", "x", "y"]
     task = CHOICE | {"doc_to_category": ["kind", "part"], "protocol": {"measure": "neg", "category_levels": 2}}
     done = run(task, choices(kind=kinds, part=parts))
@@ -131,7 +130,7 @@ def test_categories_and_their_levels_have_results(run: Callable[..., TaskRun]):
     assert [result.alone["chance"] for result in done.results] == pytest.approx([1 / 3] * 7)
 
 
-def test_document_without_a_category_is_named(run: Callable[..., TaskRun]):
+def test_document_without_a_category_is_named(run):
     task = CHOICE | {"doc_to_category": "kind"}
     done = run(task, choices(kind=["a", "b", "a", "b", None, " "]))
     assert done.results[-1].n == 4
@@ -140,7 +139,7 @@ def test_document_without_a_category_is_named(run: Callable[..., TaskRun]):
     ]  # fmt: skip
 
 
-def test_rows_of_one_image_are_resampled_together(run: Callable[..., TaskRun]):
+def test_rows_of_one_image_are_resampled_together(run):
     (result,) = run(CHOICE, choices(file=["0.png"] * 6), resamples=20).results
     assert result.interval.low is None
     assert "fewer than 2 images" in result.interval.reason
@@ -157,7 +156,7 @@ def test_rows_of_one_image_are_resampled_together(run: Callable[..., TaskRun]):
         ({"file": ""}, "is no image of this machine"),
     ],
 )
-def test_choice_that_cannot_be_used_is_named(run: Callable[..., TaskRun], columns: dict[str, Any], reason: str):
+def test_choice_that_cannot_be_used_is_named(run, columns: dict[str, Any], reason: str):
     rows = choices()
     rows[2] |= columns
     done = run(CHOICE, rows)
@@ -171,7 +170,7 @@ def squares() -> list[dict[str, Any]]:
     return [{"first": f"{n}.png", "second": f"{n + 1}.png", "one": TEXTS[n], "two": TEXTS[n + 1]} for n in (0, 2, 4)]
 
 
-def test_square_has_scores_of_texts_images_and_groups(run: Callable[..., TaskRun], cosine: Callable[..., float]):
+def test_square_has_scores_of_texts_images_and_groups(run, cosine):
     done = run(SQUARE, squares())
     expected = np.zeros((3, 3))
     for number, row in enumerate(squares()):
@@ -187,7 +186,7 @@ def test_square_has_scores_of_texts_images_and_groups(run: Callable[..., TaskRun
     assert [result.n for result in done.results] == [3, 3, 3]
 
 
-def test_chance_of_a_square_is_that_of_random_cosines(run: Callable[..., TaskRun]):
+def test_chance_of_a_square_is_that_of_random_cosines(run):
     table = np.random.default_rng(0).random((40_000, 2, 2))
     text = (table[:, 0, 0] > table[:, 0, 1]) & (table[:, 1, 1] > table[:, 1, 0])
     image = (table[:, 0, 0] > table[:, 1, 0]) & (table[:, 1, 1] > table[:, 0, 1])
@@ -197,7 +196,7 @@ def test_chance_of_a_square_is_that_of_random_cosines(run: Callable[..., TaskRun
     assert [result.best_alone for result in results] == [("texts", 0)] * 3
 
 
-def test_square_of_which_an_image_is_missing_is_left_out_as_a_whole(run: Callable[..., TaskRun]):
+def test_square_of_which_an_image_is_missing_is_left_out_as_a_whole(run):
     rows = squares()
     rows[1]["second"] = "gone.png"
     done = run(SQUARE, rows)
@@ -261,7 +260,7 @@ GOOD = {"captions": ["A boat."], "negatives": ["A car."]}
         ([GOOD | {"box": [0, 0, "1", 1]}], "row entry 0 has a box 1 that is not four numbers"),
     ],
 )
-def test_entry_that_cannot_be_matched_is_named(run: Callable[..., TaskRun], entries: Any, reason: str):
+def test_entry_that_cannot_be_matched_is_named(run, entries: Any, reason: str):
     rows = [{"photo": "0.png", "entries": value} for value in ([GOOD], entries)]
     done = run(ENTRIES | {"image_folder": "photos", "protocol": {"measure": "neg"}}, rows)
     assert done.results[0].n == 1
@@ -270,7 +269,7 @@ def test_entry_that_cannot_be_matched_is_named(run: Callable[..., TaskRun], entr
     assert f"row {failure['reason']}".startswith(reason)
 
 
-def test_box_outside_its_image_costs_the_image(run: Callable[..., TaskRun]):
+def test_box_outside_its_image_costs_the_image(run):
     outside = GOOD | {"box": [900, 0, 1200, 300]}
     rows = [{"photo": "0.png", "entries": [GOOD, outside]}, {"photo": "1.png", "entries": [GOOD]}]
     done = run(ENTRIES | {"image_folder": "photos"}, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ ANSWERS = {"a": "Yes.", "b": "NO", "c": "no", "d": "There is not"}
 
 
 @pytest.fixture
-def run(tmp_path) -> Callable[..., TaskRun]:
+def run(tmp_path):
     def with_rows(rows: list[dict[str, Any]], answers: dict[str, str | None], **settings: Any) -> TaskRun:
         write_task(tmp_path, rows, TASK)
         lines = [json.dumps({"question_id": name, "answer": text}) + "\n" for name, text in answers.items()]
@@ -53,7 +52,7 @@ def values(run: TaskRun, parse: str) -> dict[str, float | None]:
     return {result.statistic: result.value for result in run.results if result.metric == parse}
 
 
-def test_answers_are_read_in_both_ways(run: Callable[..., TaskRun]):
+def test_answers_are_read_in_both_ways(run):
     done = run(ROWS, ANSWERS)
     # Released: yes, yes, no, no; right are a and d. Strict: yes, no, no, neither; right are a and b.
     assert values(done, "released") == pytest.approx(
@@ -71,7 +70,7 @@ def test_answers_are_read_in_both_ways(run: Callable[..., TaskRun]):
     assert [(row["released"], row["strict"]) for row in rows] == [(1, 1), (0, 1), (0, 0), (1, 0)]
 
 
-def test_answer_to_the_question_alone_stands_beside_accuracy(run: Callable[..., TaskRun]):
+def test_answer_to_the_question_alone_stands_beside_accuracy(run):
     done = run(ROWS, ANSWERS)
     (accuracy,) = [result for result in done.results if (result.metric, result.statistic) == ("released", "accuracy")]
     # The dog is there both times; cat and bus are asked for once each, which says nothing.
@@ -80,14 +79,14 @@ def test_answer_to_the_question_alone_stands_beside_accuracy(run: Callable[..., 
     assert all(not result.alone for result in done.results if result.statistic != "accuracy")
 
 
-def test_empty_answer_is_one(run: Callable[..., TaskRun]):
+def test_empty_answer_is_one(run):
     done = run(ROWS, ANSWERS | {"b": None})
     assert values(done, "released")["accuracy"] == 0.5
     assert values(done, "strict")["neither_share"] == 0.5
     assert {result.n for result in done.results} == {4}
 
 
-def test_rates_that_are_not_defined_have_none(run: Callable[..., TaskRun]):
+def test_rates_that_are_not_defined_have_none(run):
     done = run(ROWS, dict.fromkeys(ANSWERS, "no"))
     reasons = {result.statistic: result.reason for result in done.results if result.metric == "released"}
     assert reasons == {
@@ -97,13 +96,13 @@ def test_rates_that_are_not_defined_have_none(run: Callable[..., TaskRun]):
     assert values(done, "released")["recall"] == 0
 
 
-def test_images_are_drawn_with_all_of_their_questions(run: Callable[..., TaskRun]):
+def test_images_are_drawn_with_all_of_their_questions(run):
     done = run([row | {"photo": "1.png"} for row in ROWS], ANSWERS, resamples=10)
     assert "fewer than 2 images" in done.results[0].interval.reason
 
 
 @pytest.mark.parametrize("intervals", ["bootstrap", "influence"])
-def test_both_kinds_of_intervals_are_of_the_same_size(run: Callable[..., TaskRun], intervals: str):
+def test_both_kinds_of_intervals_are_of_the_same_size(run, intervals: str):
     rows = [
         {"name": str(n), "photo": f"{n // 4}.png", "question": f"Is there a {n % 7}?", "right": n % 2 == 0}
         for n in range(400)
@@ -115,7 +114,7 @@ def test_both_kinds_of_intervals_are_of_the_same_size(run: Callable[..., TaskRun
     assert f1.interval.stderr == pytest.approx(0.026, abs=0.008)
 
 
-def test_score_of_a_group_is_the_mean_of_results_as_more_is_better(run: Callable[..., TaskRun], tmp_path):
+def test_score_of_a_group_is_the_mean_of_results_as_more_is_better(run, tmp_path):
     run(ROWS, ANSWERS)
     score = {"label": "both", "mean_of": {"mine": "strict.accuracy", "other": "strict.neither_share"}}
     for name, group in (
@@ -132,7 +131,7 @@ def test_score_of_a_group_is_the_mean_of_results_as_more_is_better(run: Callable
     assert "score: expected {label: NAME, mean_of: {TASK: RESULT, ...}}" in str(build_index([tmp_path]).faults)
 
 
-def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., TaskRun]):
+def test_missing_answers_end_the_run_unless_they_are_a_part(run):
     part = {"a": "yes", "z": "no"}
     with pytest.raises(DataError, match="no caption is recorded for 3 of 4 documents: 'b', 'c', 'd'"):
         run(ROWS, part)
@@ -149,7 +148,7 @@ def test_missing_answers_end_the_run_unless_they_are_a_part(run: Callable[..., T
         ({"question": None}, "has a question that is null"),
     ],
 )
-def test_question_that_cannot_be_asked_is_named(run: Callable[..., TaskRun], columns: dict[str, Any], reason: str):
+def test_question_that_cannot_be_asked_is_named(run, columns: dict[str, Any], reason: str):
     done = run([*ROWS[:3], ROWS[3] | columns], {name: ANSWERS[name] for name in "abc"})
     assert [(failure["samples"], failure["reason"]) for failure in done.record.failures] == [(["d"], reason)]
     assert {result.n for result in done.results} == {3}

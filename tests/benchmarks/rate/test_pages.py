@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ def client_of(session: Session) -> Any:
 
 
 @pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def outside(tmp_path_factory: pytest.TempPathFactory):
     """A client that knows no token, of a session of scales with references."""
     folder = tmp_path_factory.mktemp("scales")
     session = make_session(
@@ -48,7 +47,7 @@ def client(outside: Any) -> Any:
 
 
 @pytest.fixture
-def choices(tmp_path) -> Iterator[Any]:
+def choices(tmp_path):
     """A client of a session of choices."""
     session = make_session(tmp_path, better="Which is better?")
     with client_of(session) as client:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ class Picky(Metric):
 
 
 @pytest.fixture(autouse=True)
-def _user_metrics() -> Iterator[None]:
+def _user_metrics():
     metrics.add("broken", Broken)
     metrics.add("picky", Picky)
     yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ class Failing(Quoting):
 
 
 @pytest.fixture(autouse=True)
-def _user_metrics() -> Iterator[None]:
+def _user_metrics():
     metrics.add("quoting", Quoting)
     metrics.add("failing", Failing)
     yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def jpeg(color: int) -> bytes:
 
 
 @pytest.fixture
-def parquet(tmp_path: Path) -> Path:
+def parquet(tmp_path):
     rows = []
     for n, scores in enumerate(SCORES):
         subject, place = SUBJECTS[n], PLACES[n]
@@ -63,7 +62,7 @@ def parquet(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_of_ones_own_in_the_columns_of_the_release_is_scored_alike(parquet: Path):
+def test_a_file_of_ones_own_in_the_columns_of_the_release_is_scored_alike(parquet):
     runs = [
         capbench.evaluate(None, [task], metrics=["bleu_2"], data={task: parquet}, resamples=0)[task]
         for task in ("detailcaps_agreement", "detailcaps100_agreement")
@@ -74,7 +73,7 @@ def test_a_file_of_ones_own_in_the_columns_of_the_release_is_scored_alike(parque
     assert runs[0].record.published != runs[1].record.published
 
 
-def test_agreement_leaves_out_images_without_expert_scores_and_counts_them(parquet: Path):
+def test_agreement_leaves_out_images_without_expert_scores_and_counts_them(parquet):
     run = capbench.evaluate(
         None, ["detailcaps_agreement"], metrics=["bleu_2"], data={"detailcaps_agreement": parquet}, resamples=20
     )["detailcaps_agreement"]
@@ -145,7 +144,7 @@ def test_captions_of_a_model_are_scored_against_two_or_three_references(parquet,
     assert 0 < run.results[0].value < 1
 
 
-def test_captions_of_a_model_are_written_from_the_images_in_the_file(parquet: Path, tmp_path: Path, tiny_llava: Path):
+def test_captions_of_a_model_are_written_from_the_images_in_the_file(parquet, tmp_path, tiny_llava):
     def run(**settings: Any) -> Any:
         return capbench.evaluate(
             "hf",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,7 @@ TASK = {
 
 
 @pytest.fixture
-def run(tmp_path) -> Callable[..., Any]:
+def run(tmp_path):
     """Return a function that writes the task with lists of its own, and runs it."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (tmp_path / "mine.py").write_text(MINE)
@@ -84,7 +83,7 @@ def column(task_run: Any, name: str) -> list[float | None]:
     return task_run.samples[name].to_pylist()
 
 
-def test_function_is_a_metric_of_candidate_and_references(run: Callable[..., Any]):
+def test_function_is_a_metric_of_candidate_and_references(run):
     done = run("[!function mine.shared_words]")
     assert column(done, "shared_words") == [2, 1, 3, None, None]
     assert [(r.metric, r.label[0], r.n) for r in done.results] == [("shared_words", "shared_words", 3)]
@@ -96,7 +95,7 @@ def test_function_is_a_metric_of_candidate_and_references(run: Callable[..., Any
     }
 
 
-def test_function_takes_settings_a_name_and_a_direction(run: Callable[..., Any]):
+def test_function_takes_settings_a_name_and_a_direction(run):
     done = run(
         "[{metric: !function mine.shared_words, least: 2, name: words, higher_is_better: false}, "
         "!function mine.letters]"
@@ -107,7 +106,7 @@ def test_function_takes_settings_a_name_and_a_direction(run: Callable[..., Any])
         run("[{metric: !function mine.letters, least: 2}]")
 
 
-def test_class_is_a_metric_with_its_settings(run: Callable[..., Any]):
+def test_class_is_a_metric_with_its_settings(run):
     done = run("[{metric: !function mine.Vowels, of: ao}]")
     assert column(done, "Vowels") == [2, 2, 1, 2, 1]
     assert {result.label[0] for result in done.results} == {"vowels"}
@@ -117,7 +116,7 @@ def test_class_is_a_metric_with_its_settings(run: Callable[..., Any]):
         run("[{metric: !function mine.Vowels, higher_is_better: false}]")
 
 
-def test_processes_run_functions_as_one_process_does(run: Callable[..., Any], tmp_path):
+def test_processes_run_functions_as_one_process_does(run, tmp_path):
     alone = run("[!function mine.shared_words]")
     several = run("[!function mine.shared_words]", engine=LocalExecutor(2), store=tmp_path / "two.sqlite")
     assert column(several, "shared_words") == column(alone, "shared_words")
@@ -125,7 +124,7 @@ def test_processes_run_functions_as_one_process_does(run: Callable[..., Any], tm
 
 
 @pytest.mark.parametrize("metric", ["shared_words", "Vowels"])
-def test_fingerprint_is_of_the_functions_code(run: Callable[..., Any], tmp_path, metric: str):
+def test_fingerprint_is_of_the_functions_code(run, tmp_path, metric: str):
     import sys
 
     first = run(f"[!function mine.{metric}]").record.fingerprint
@@ -136,7 +135,7 @@ def test_fingerprint_is_of_the_functions_code(run: Callable[..., Any], tmp_path,
     assert run(f"[!function mine.{metric}]").record.fingerprint != first
 
 
-def test_function_is_a_statistic_of_scores_and_ratings(run: Callable[..., Any]):
+def test_function_is_a_statistic_of_scores_and_ratings(run):
     done = run(
         "[!function mine.letters]",
         "[!function mine.distance, "
@@ -153,7 +152,7 @@ def test_function_is_a_statistic_of_scores_and_ratings(run: Callable[..., Any]):
         run("[!function mine.letters]", "[{statistic: !function mine.distance, base: 2}]")
 
 
-def test_finished_run_does_not_hold_the_code_of_a_statistic(run: Callable[..., Any]):
+def test_finished_run_does_not_hold_the_code_of_a_statistic(run):
     from capbench.cli.main import main
 
     done = run("[!function mine.letters, !function mine.Vowels]", "[!function mine.distance, kendall_b]")
@@ -172,6 +171,6 @@ def test_finished_run_does_not_hold_the_code_of_a_statistic(run: Callable[..., A
         ("[length]", "[!function mine.Scores]", "is a class, but not a subclass of capbench's Statistic"),
     ],
 )
-def test_function_that_is_not_there_is_refused(run: Callable[..., Any], metrics: str, statistics: str, message: str):
+def test_function_that_is_not_there_is_refused(run, metrics: str, statistics: str, message: str):
     with pytest.raises(UsageError, match=message):
         run(metrics, statistics)

@@ -65,14 +65,11 @@ def write(path: Path, lines: list[dict[str, Any]]) -> Path:
     return path
 
 
-@pytest.fixture
-def write_task(tmp_path: Path) -> Callable[..., None]:
-    """Return a function that writes a task ``mine`` with its data beside it."""
-
-    def task(data: list[dict[str, Any]] | None = None, kind: Mapping[str, Any] = RATED, **keys: Any) -> None:
-        task_keys.write_task(tmp_path, data or rows(), {"task": "mine", **kind, **keys})
-
-    return task
+def write_task(
+    tmp_path: Path, data: list[dict[str, Any]] | None = None, kind: Mapping[str, Any] = RATED, **keys: Any
+) -> None:
+    """Write a task ``mine`` with its data beside it."""
+    task_keys.write_task(tmp_path, data or rows(), {"task": "mine", **kind, **keys})
 
 
 def run(folder: Path, *metrics: str, **options: Any) -> Any:
@@ -83,8 +80,8 @@ def values(task_run: Any, metric: str) -> dict[str, float | None]:
     return {result.statistic: result.value for result in task_run.results if result.metric == metric}
 
 
-def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..., None]):
-    write_task()
+def test_run_says_the_same_in_any_shards(tmp_path: Path):
+    write_task(tmp_path)
     more = [{"image": "none.jpg", "caption": f"of nobody {n}", "score": 1} for n in range(4)]
     file = write(tmp_path / "words.jsonl", [*more, *scores(lambda n: n in (7, 31))])
     names = [f"recorded[file={file},label=Words,coverage=0.9]", f"recorded[file={file},label=Strict]", "length"]
@@ -108,8 +105,8 @@ def test_run_says_the_same_in_any_shards(tmp_path: Path, write_task: Callable[..
     assert error["reason"].startswith("38 of 40 rows have a score in words.jsonl (coverage 0.9500")
 
 
-def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(tmp_path: Path, write_task):
-    write_task()
+def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(tmp_path: Path):
+    write_task(tmp_path)
     original = write(tmp_path / "words.jsonl", scores())
     (tmp_path / "elsewhere").mkdir()
     two = write(tmp_path / "elsewhere" / "other.jsonl", scores())
@@ -119,8 +116,8 @@ def test_fingerprint_of_a_run_is_of_what_the_file_holds_and_not_of_its_path(tmp_
     assert run(tmp_path, f"recorded[file={two},label=Words]").record.fingerprint != first.fingerprint
 
 
-def test_several_files_stand_in_one_run_under_labels_of_their_own(tmp_path: Path, write_task: Callable[..., None]):
-    write_task()
+def test_several_files_stand_in_one_run_under_labels_of_their_own(tmp_path: Path):
+    write_task(tmp_path)
     up = write(tmp_path / "up.jsonl", scores())
     down = write(tmp_path / "down.jsonl", [{**row, "score": -row["score"]} for row in scores()])
     names = [f"recorded[file={up},label=Up]", f"recorded[file={down},label=Down,higher_is_better=false]"]
@@ -131,14 +128,14 @@ def test_several_files_stand_in_one_run_under_labels_of_their_own(tmp_path: Path
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(tmp_path, write_task, seed: int):
+def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(tmp_path, seed: int):
     generator = np.random.default_rng(seed)
     scores, ratings, sides = generator.permutation(12), generator.integers(0, 4, 12), generator.integers(0, 2, 6)
     alike = [{"image": f"{n % 2}.jpg", "caption": f"dog {n % 3}", "captions": ["dog 0", "dog 0"]} for n in range(12)]
     execution = Execution(shard_rows=5 if seed % 2 else None)
 
     rated = [{**row, "id": f"r{n}", "rating": int(ratings[n])} for n, row in enumerate(alike)]
-    write_task(rated, RATED)
+    write_task(tmp_path, rated, RATED)
     name = f"recorded[file={tmp_path / 'ids.jsonl'},label=Given]"
     write(tmp_path / "ids.jsonl", [{"id": f"r{n}", "score": int(score)} for n, score in enumerate(scores)])
     done = run(tmp_path, name, engine=execution)
@@ -148,7 +145,7 @@ def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(tmp
     assert [row["Given"] for row in plain.rows] == scores.tolist()
 
     pairs = [{**row, "id": f"p{n}", "preferred": int(sides[n])} for n, row in enumerate(alike[:6])]
-    write_task(pairs, PAIRS)
+    write_task(tmp_path, pairs, PAIRS)
     by_side = scores.reshape(6, 2)
     lines = [{"id": f"p{n}|{side}", "score": int(by_side[n, side])} for n in range(6) for side in (0, 1)]
     write(tmp_path / "ids.jsonl", lines)
@@ -156,8 +153,8 @@ def test_scores_are_by_id_however_many_rows_have_image_and_caption_in_common(tmp
     assert values(run(tmp_path, name, engine=execution), "Given") == {"accuracy": pytest.approx(right)}
 
 
-def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(tmp_path, write_task, monkeypatch):
-    write_task(metric_list=[{"metric": "recorded", "file": "words.jsonl", "label": "Words"}, "length"])
+def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(tmp_path, monkeypatch):
+    write_task(tmp_path, metric_list=[{"metric": "recorded", "file": "words.jsonl", "label": "Words"}, "length"])
     write(tmp_path / "words.jsonl", scores())
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -173,11 +170,11 @@ def test_file_of_a_task_lies_beside_it_and_that_of_a_command_where_it_runs(tmp_p
     assert values(other, "W")["pearson"] == pytest.approx(-(values(done, "Words")["pearson"] or 0))
 
 
-def test_task_may_not_read_scores_outside_of_its_folder(tmp_path: Path, write_task: Callable[..., None]):
+def test_task_may_not_read_scores_outside_of_its_folder(tmp_path: Path):
     write(tmp_path / "words.jsonl", scores())
     (tmp_path / "tasks").mkdir()
     write(tmp_path / "tasks" / "rows.jsonl", rows())
-    write_task(metric_list=[{"metric": "recorded", "file": "../words.jsonl", "label": "Words"}])
+    write_task(tmp_path, metric_list=[{"metric": "recorded", "file": "../words.jsonl", "label": "Words"}])
     (tmp_path / "mine.yaml").rename(tmp_path / "tasks" / "mine.yaml")
     with pytest.raises(TaskError, match=r"\.\./words\.jsonl lies outside"):
         run(tmp_path / "tasks")

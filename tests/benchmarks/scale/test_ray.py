@@ -206,9 +206,7 @@ def scenario_room_that_does_not_come_back_ends_the_run(
     lost.join()
 
 
-def test_cluster(
-    cluster: Any, executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
-):
+def test_cluster(cluster, executor, tmp_path, monkeypatch, subtests):
     """All scenarios in one test, so that one process of pytest starts one cluster; the last lose nodes."""
     for name, scenario in list(globals().items()):
         if name.startswith("scenario_"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(metrics._entries, "noted", Noted)
     monkeypatch.setattr(Noted, "folder", tmp_path, raising=False)
     rows = [{"candidate": f"a dog {n}", "references": [f"one dog {n % 5}"], "rating": n % 4} for n in range(ROWS)]

@@ -86,11 +86,6 @@ def test_without_ties_it_is_the_binomial_test_of_the_pairs_that_differ(better: i
     assert p == pytest.approx(expected, rel=1e-9)
 
 
-def test_mid_p_takes_off_half_the_chance_of_what_was_seen():
-    # 8 of 10: P(8) = P(2) = 45 / 1024; exact 2 (1 + 10 + 45) / 1024 = 112 / 1024; mid-p 67 / 1024.
-    assert mcnemar_test(*pairs(8, 2)) == pytest.approx((112 / 1024, 67 / 1024))
-
-
 @given(st.lists(st.tuples(credits, credits), min_size=1, max_size=9))
 def test_with_ties_p_is_the_share_of_all_signs_whose_sum_is_as_far_from_zero(rows):
     first, second = np.array(rows).T

@@ -39,15 +39,6 @@ def test_counts_equal_a_comparison_of_all_pairs_of_repeated_rows(rows):
     assert counts == repeated
 
 
-def test_pairs_by_hand():
-    # (1, 1) (2, 1) (2, 1) (3, 2) (3, 0): ten pairs. Tied in scores: the two rows of score 2 and the two of
-    # score 3. Tied in ratings: the three pairs of rating 1, one of them in both. The other six pair a row of
-    # rating 1 with (3, 2), concordant, or with (3, 0), discordant.
-    counts = Concordance(np.array([1.0, 2, 3, 3]), np.array([1.0, 1, 2, 0])).counts(np.array([1, 2, 1, 1]))
-    assert (counts.pairs, counts.tied_scores, counts.tied_human) == (10, 2, 3)
-    assert counts.balance == 0
-
-
 def test_counts_stay_exact_for_a_million_rows_of_weight():
     # Two blocks of half a million equal rows: every pair across them is concordant.
     counts = Concordance(np.array([0.0, 1]), np.array([0.0, 1])).counts(np.array([500_000, 499_999]))

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
+def store(path: Path):
     with Store(path) as opened:
         yield opened
 

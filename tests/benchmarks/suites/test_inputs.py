@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from capbench.permissions import Permissions, permit
 
 
 @pytest.fixture(autouse=True)
-def own_folders(session_folder: Path) -> Generator[None]:
+def own_folders(session_folder: Path):
     """Allow the folders of these tests, in which tables that tests share are links."""
     with permit(Permissions(folders=(session_folder,))):
         yield

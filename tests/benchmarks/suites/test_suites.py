@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def made_suite(**values: Any) -> Suite:
 
 
 @pytest.fixture
-def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
+def small_suite(tmp_path: Path):
     """Return a function that runs a suite over a small task, beside the first table of a paper."""
     rows = [
         {"image": f"{n // 2}.jpg", "candidate": text, "references": ["a dog runs", "the dog runs fast"], "ratings": n}
@@ -92,7 +91,7 @@ def small_suite(tmp_path: Path) -> Callable[..., SuiteRun]:
     return run
 
 
-def test_row_may_name_what_judges(small_suite: Callable[..., SuiteRun], tmp_path: Path):
+def test_row_may_name_what_judges(small_suite, tmp_path: Path):
     answers = tmp_path / "answers.jsonl"
     rows = []
     for score, caption in enumerate(["a cat", "a dog", "a dog runs", "the dog runs fast"]):
@@ -159,7 +158,7 @@ def test_all_that_is_missing_is_said_once_before_work_starts(small_suite, monkey
     assert len(run.runs) == 1 and run.cells[0].result is not None
 
 
-def test_table_has_ours_beside_the_printed_value_and_csv_and_json_plain_values(small_suite: Callable[..., SuiteRun]):
+def test_table_has_ours_beside_the_printed_value_and_csv_and_json_plain_values(small_suite):
     run = small_suite({"metric": "bleu_1"}, {"metric": "length", "printed": "SPICE", "no_task": "not here"})
     ours = run.cells[0].result
     lines = render_suite(run).splitlines()

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pycocoevalcap.meteor.meteor as released_module
 import pytest
-from pycocoevalcap.meteor.meteor import Meteor as ReleasedMeteor
 
 from capbench.metrics import Context, Items
 from capbench.metrics.java import find_jar
@@ -28,7 +27,7 @@ def _small_table(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def released_beside_small_table(_small_table, monkeypatch, start_released) -> ReleasedMeteor:
+def released_beside_small_table(_small_table, monkeypatch, start_released):
     """The METEOR of pycocoevalcap, which starts the jar in its own folder: here, in that of the small table."""
     monkeypatch.setattr(released_module, "__file__", str(find_jar(JAR)))
     return start_released()
@@ -53,7 +52,7 @@ def test_values_are_those_of_pycocoevalcap_with_the_same_small_table(composed: I
 
 @pytest.mark.costly
 def test_pycocoevalcap_still_returns_what_was_recorded_with_the_small_table(
-    composed: Items, recorded, released_beside_small_table: ReleasedMeteor, released_values
+    composed: Items, recorded, released_beside_small_table, released_values
 ):
     assert released_values(released_beside_small_table, composed) == recorded.values("composed_small_table")
 

@@ -3,47 +3,15 @@ from __future__ import annotations
 import random
 import zipfile
 
-import pytest
-
 from capbench.metrics.java import find_jar, run_java
 from capbench.metrics.meteor.resources import JAR
 from capbench.metrics.meteor.stem import stem
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("dogs", "dog"),
-        ("running", "run"),
-        ("hoping", "hope"),  # a short word gets its "e" back
-        ("hopping", "hop"),
-        ("ties", "tie"),
-        ("cries", "cri"),
-        ("gas", "gas"),  # no vowel before the letter before the "s"
-        ("gaps", "gap"),
-        ("bus", "bus"),
-        ("happily", "happili"),
-        ("youth", "youth"),  # the first "y" is a consonant
-        ("saying", "say"),
-        ("enjoyed", "enjoy"),
-        ("generously", "generous"),  # "gener" is not cut further
-        ("communities", "communiti"),
-        ("agreed", "agre"),
-        ("feed", "feed"),
-        ("relational", "relat"),
-        ("adoption", "adopt"),
-        ("herring", "herring"),
-        ("skies", "sky"),
-        ("news", "news"),
-        ("dog's", "dog"),
-        ("dogs'", "dog"),
-        ("'s", "'s"),
-        ("is", "is"),
-        ("", ""),
-    ],
-)
-def test_stem_is_the_one_that_snowballs_rules_give(word: str, expected: str):
-    assert stem(word) == expected
+def test_stem_is_the_one_that_snowballs_rules_give():
+    # A short word gets its "e" back, the first "y" is a consonant, and "gener" is not cut further.
+    words = ["hoping", "hopping", "youth", "saying", "generously", "gas", "dogs'", "is", ""]
+    assert list(map(stem, words)) == ["hope", "hop", "youth", "say", "generous", "gas", "dog", "is", ""]
 
 
 def test_stems_of_wordnets_words_and_of_made_up_ones_are_those_of_the_jar():

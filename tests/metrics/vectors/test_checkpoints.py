@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 
 import pytest
 from hub_cache import COMMIT, arrive
@@ -14,7 +13,7 @@ NAME = "some/bert"
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bert(tmp_path_factory: pytest.TempPathFactory):
     """An untrained BERT of two layers."""
     import torch
     from transformers import BertConfig, BertModel
@@ -30,7 +29,7 @@ def encoder(name: str = NAME) -> Checkpoint:
     return Checkpoint("the encoder", "encoder", name)
 
 
-def test_checkpoint_that_arrives_after_it_was_refused_is_loaded(hub_cache: Path, bert: Path):
+def test_checkpoint_that_arrives_after_it_was_refused_is_loaded(hub_cache, bert):
     with pytest.raises(MetricError, match=f"^the encoder '{NAME}': "):
         encoder().load("AutoModel")
     assert encoder().identity() == "not loaded"
@@ -39,7 +38,7 @@ def test_checkpoint_that_arrives_after_it_was_refused_is_loaded(hub_cache: Path,
     assert type(encoder().load("AutoModel")).__name__ == "BertModel"
 
 
-def test_file_that_arrives_later_than_the_others_ends_the_refusal(hub_cache: Path, bert: Path):
+def test_file_that_arrives_later_than_the_others_ends_the_refusal(hub_cache, bert):
     snapshot = arrive(hub_cache, NAME, bert)
     (snapshot / "model.safetensors").unlink()
     with pytest.raises(MetricError, match=r"model\.safetensors"):
@@ -48,7 +47,7 @@ def test_file_that_arrives_later_than_the_others_ends_the_refusal(hub_cache: Pat
     assert type(encoder().load("AutoModel")).__name__ == "BertModel"
 
 
-def test_what_is_loaded_is_the_commit_that_was_named_though_the_branch_moves(hub_cache: Path, bert: Path):
+def test_what_is_loaded_is_the_commit_that_was_named_though_the_branch_moves(hub_cache, bert):
     arrive(hub_cache, NAME, bert)
     assert encoder().identity() == f"commit {COMMIT}"
     moved = arrive(hub_cache, NAME, bert, "f" * 40)
@@ -59,7 +58,7 @@ def test_what_is_loaded_is_the_commit_that_was_named_though_the_branch_moves(hub
     assert Checkpoint("it", "model", NAME, "f" * 40).load("AutoConfig").num_hidden_layers == 1
 
 
-def test_folder_is_known_by_names_sizes_and_contents_of_its_files(tmp_path: Path):
+def test_folder_is_known_by_names_sizes_and_contents_of_its_files(tmp_path):
     (tmp_path / "config.json").write_bytes(b"{}")
     (tmp_path / "vocab.txt").write_bytes(b"a\nb")
     (tmp_path / "README.md").write_bytes(b"of no account")
@@ -69,7 +68,7 @@ def test_folder_is_known_by_names_sizes_and_contents_of_its_files(tmp_path: Path
     assert encoder(str(tmp_path)).identity() == f"sha256 {digest.hexdigest()}"
 
 
-def test_changed_weights_of_the_same_size_and_time_have_another_identity(tmp_path: Path):
+def test_changed_weights_of_the_same_size_and_time_have_another_identity(tmp_path):
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"one")
     before, status = encoder(str(tmp_path)).identity(), file.stat()
@@ -79,13 +78,13 @@ def test_changed_weights_of_the_same_size_and_time_have_another_identity(tmp_pat
     assert encoder(str(tmp_path)).identity() != before
 
 
-def test_file_that_cannot_be_read_is_named(tmp_path: Path):
+def test_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "config.json").mkdir()
     with pytest.raises(MetricError, match=r"^the encoder: checkpoint .*config\.json: Is a directory"):
         encoder(str(tmp_path)).identity()
 
 
-def test_check_says_what_is_missing_before_work_starts(hub_cache: Path, bert: Path, tmp_path: Path):
+def test_check_says_what_is_missing_before_work_starts(hub_cache, bert, tmp_path):
     encoder(str(bert)).check()
     (tmp_path / "empty").mkdir()
     with pytest.raises(MetricError, match=r"the folder .*empty has no config\.json"):
@@ -98,7 +97,7 @@ def test_check_says_what_is_missing_before_work_starts(hub_cache: Path, bert: Pa
     encoder().check()
 
 
-def test_file_of_a_checkpoint_is_found_in_folder_and_cache(hub_cache: Path, bert: Path):
+def test_file_of_a_checkpoint_is_found_in_folder_and_cache(hub_cache, bert):
     assert encoder(str(bert)).file("config.json") == bert / "config.json"
     assert encoder(str(bert)).file("modules.json") is None
     snapshot = arrive(hub_cache, NAME, bert)
@@ -107,7 +106,7 @@ def test_file_of_a_checkpoint_is_found_in_folder_and_cache(hub_cache: Path, bert
 
 
 @pytest.mark.parametrize("has_bar", [True, False])
-def test_what_transformers_says_is_as_before_after_loading(has_bar: bool, bert: Path):
+def test_what_transformers_says_is_as_before_after_loading(has_bar: bool, bert):
     from transformers.utils import logging
 
     before = logging.is_progress_bar_enabled()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,24 +53,19 @@ class Length(Metric):
         return Scores(values, failures=dict.fromkeys(denied, "says no"))
 
 
-@pytest.fixture
-def task(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that writes a checklist of rows and gives the folder."""
-
-    def write(rows: list[tuple[str, list[str]]] = CAPTIONS, **protocol: Any) -> Path:
-        keys = {"task": "mine", "output_type": "checklist", "doc_to_id": "image", "doc_to_target": "captions"}
-        keys |= {"metric_list": ["cider", "rouge_l"], "protocol": protocol}
-        return write_task(tmp_path, [{"image": image, "captions": captions} for image, captions in rows], keys)
-
-    return write
+def task(tmp_path: Path, rows: list[tuple[str, list[str]]] = CAPTIONS, **protocol: Any) -> Path:
+    """Write a checklist of rows, and return the folder."""
+    keys = {"task": "mine", "output_type": "checklist", "doc_to_id": "image", "doc_to_target": "captions"}
+    keys |= {"metric_list": ["cider", "rouge_l"], "protocol": protocol}
+    return write_task(tmp_path, [{"image": image, "captions": captions} for image, captions in rows], keys)
 
 
 def evaluate(folder: Path, **keys: Any) -> TaskRun:
     return capbench.evaluate(None, "mine", include_path=[folder], **{"resamples": 0, **keys})["mine"]
 
 
-def test_every_caption_has_a_row_for_each_rule_changed_or_with_the_reason(task):
-    run = evaluate(task())
+def test_every_caption_has_a_row_for_each_rule_changed_or_with_the_reason(tmp_path: Path):
+    run = evaluate(task(tmp_path))
     samples, remarks = run.samples.to_pylist(), {remark["reason"]: remark for remark in run.record.remarks}
     assert remarks["counts nothing, or one (number_replaced)"]["samples"] == ["b#0", "c#0", "d#0"]
     assert remarks["has one sentence alone (sentence_order)"]["count"] == 3
@@ -88,28 +82,28 @@ def test_every_caption_has_a_row_for_each_rule_changed_or_with_the_reason(task):
     assert 0 < row["a#0|negation"]["rouge_l"] < row["a#0|clean"]["rouge_l"]
 
 
-def test_captions_are_weighed_as_if_nothing_had_been_changed(task):
+def test_captions_are_weighed_as_if_nothing_had_been_changed(tmp_path: Path):
     """CIDEr's document frequencies are those of the data: a caption's score is that of a run without rules."""
-    score_of = {row["id"]: row["cider"] for row in evaluate(task(), metrics="cider").samples.to_pylist()}
+    score_of = {row["id"]: row["cider"] for row in evaluate(task(tmp_path), metrics="cider").samples.to_pylist()}
     candidates = [texts[0] for _, texts in CAPTIONS]
     references = [tuple(texts[1:]) for _, texts in CAPTIONS]
     alone = Cider().score(Items([*"abcd"], candidates, references, np.ones(4)), Context())
     assert [score_of[f"{image}#0|clean"] for image, _ in CAPTIONS] == pytest.approx(alone.values.tolist())
 
 
-def test_all_captions_are_changed_in_turn(task):
-    run = evaluate(task(captions="all"), metrics="rouge_l")
+def test_all_captions_are_changed_in_turn(tmp_path: Path):
+    run = evaluate(task(tmp_path, captions="all"), metrics="rouge_l")
     clean = {row["id"]: row for row in run.samples.to_pylist() if row["category"] == "clean"}
     assert len(clean) == 12
     assert clean["a#1|clean"]["references"] == [CAPTIONS[0][1][0], CAPTIONS[0][1][2]]
     assert run.record.documents.effective == 4
 
 
-def test_values_of_a_metric_that_looks_at_length_alone(task, monkeypatch: pytest.MonkeyPatch):
+def test_values_of_a_metric_that_looks_at_length_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from capbench.metrics import metrics
 
     monkeypatch.setitem(metrics._entries, "letters", Length)
-    run = evaluate(task(), metrics="letters")
+    run = evaluate(task(tmp_path), metrics="letters")
     result_of = {(result.category, result.statistic): result for result in run.results}
     # Each caption loses letters where its end is cut, and gains some where a sentence is made up.
     assert result_of["end_cut", "falls"].value == 1
@@ -184,18 +178,18 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
         (CAPTIONS, {"reader": "spacy", "pipeline": "no_such_pipeline"}, "'no_such_pipeline' cannot be loaded"),
     ],
 )
-def test_bad_data_and_choices_are_refused(task, rows, protocol, message: str):
+def test_bad_data_and_choices_are_refused(tmp_path: Path, rows, protocol, message: str):
     if protocol.get("reader") == "spacy":
         pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     with pytest.raises(DataError) as raised:
-        evaluate(task(rows, **protocol))
+        evaluate(task(tmp_path, rows, **protocol))
     assert message in f"{raised.value.message} {raised.value.hint}"
 
 
-def test_missing_spacy_is_told_with_what_to_install_and_the_reader_that_needs_it_not(task, monkeypatch):
+def test_missing_spacy_is_told_with_what_to_install_and_the_reader_that_needs_it_not(tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(DataError, match=r"\n.*pip install 'capbench\[spacy\]'.*reader: lists"):
-        evaluate(task(reader="spacy"))
+        evaluate(task(tmp_path, reader="spacy"))
 
 
 def test_checklist_that_ships_is_printed_and_drawn(tmp_path, capsys, monkeypatch):
