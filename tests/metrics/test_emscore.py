@@ -18,7 +18,7 @@ from capbench.adapters.encoders.open_clip import OpenClipEncoder
 from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Scores, build_metric
-from capbench.metrics.emscore import Tokens, Undefined, captions_of, load_idf, match_frames, match_references
+from capbench.metrics.emscore import Tokens, Undefined, captions_of, load_idf, match_references
 from capbench.metrics.golden import golden_items, read_golden
 
 GOLDEN: dict[str, Any] = read_golden("emscore")
@@ -76,17 +76,6 @@ def test_values_are_those_of_released_code(tmp_path, encoder, idf, metric, again
 def unit(*rows: list[float]) -> np.ndarray:
     vectors = np.array(rows, dtype=np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def test_a_caption_and_a_video_by_hand():
-    caption = Tokens(unit([1, 0], [0, 1]), np.array([0.25, 0.75]))
-    frames = unit([1, 0], [1, 0], [3, 4])
-    # The tokens' best frames have cosines 1 and 0.8, the frames' best tokens 1, 1 and 0.8.
-    precision, recall = 0.25 * 1 + 0.75 * 0.8, 2.8 / 3
-    # The mean of the frames points to (2.6, 0.8); the last token is (0, 1).
-    coarse = 0.8 / np.hypot(2.6, 0.8)
-    f1 = 2 * precision * recall / (precision + recall)
-    np.testing.assert_allclose(match_frames(caption, frames), [precision, recall, f1, coarse], atol=1e-6)
 
 
 def test_the_best_precision_recall_f1_and_coarse_may_be_those_of_different_references():

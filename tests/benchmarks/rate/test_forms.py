@@ -120,6 +120,7 @@ def rated(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Session:
     session = make_session(tmp_path, rows=6, aspects=["quality=1-5"], repeats=4, known=known)
     clock = [0.0]
     monkeypatch.setattr(module, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("capbench.benchmarks.rate.report.RESAMPLES", 20)
     for rater, seconds, scores in (("ann", 9, [5, 4, 2]), ("bob", 0.1, [1, 5]), ("cy", 9, [3])):
         desk = RatingQueue(session)
         while (place := desk.place(rater)).step is not None:
@@ -130,7 +131,6 @@ def rated(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Session:
     return session
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_raters_who_do_not_read_or_always_say_the_same_are_named_with_their_self_agreement(rated: Session) -> None:
     answers = {rater: rated.answers(rater).current for rater in rated.raters()}
     rows = {name: row.values for name, row in rater_rows(rated, answers).items()}
@@ -147,11 +147,6 @@ def test_raters_who_do_not_read_or_always_say_the_same_are_named_with_their_self
     assert "Look at bob: more than half of their answers took less time than reading" in text
     assert "Look at cy: all their answers are equal" in text and "4 of 4 [0.51, 1.00]" in text
     assert warnings({}) == []
-
-
-@pytest.fixture
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capbench.benchmarks.rate.report.RESAMPLES", 20)
 
 
 def test_raters_have_links_of_their_own_and_each_image_some_of_them(tmp_path) -> None:

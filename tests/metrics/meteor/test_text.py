@@ -20,19 +20,13 @@ PIECES = (
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a dog runs", "a dog runs"),
-        ("A Dog, running.", "a dog , running ."),
         ("a red-brown t-shirt", "a red brown t shirt"),
         ("the dog's ball isn't", "the dog 's ball isn 't"),
         ("Mr. Smith", "mr. smith"),
-        ("Mr . Smith", "mr . smith"),
         ("No. 5 says No. Never", "no. 5 says no . never"),
         ("in the U.S. today", "in the us today"),
         ("a box. and more", "a box. and more"),  # before a small letter a dot may end an abbreviation
-        ("wait ... what..", "wait ... what .."),
-        ("1,000 dogs, 2, 3", "1,000 dogs , 2 , 3"),
         ("“so” – ‘he’ says", "\" so \" - ' he ' says"),
-        ("", ""),
         (" . ", "."),
         ("x\ud800y", "x ? y"),
     ],
