@@ -137,16 +137,6 @@ class Trainer(ABC):
             BenchError: An input cannot be read.
         """
 
-    def measured(self) -> dict[str, float]:
-        """Return the values of ``measure.metrics`` on the validation rows, over all processes, without gradients.
-
-        NaN where a metric has no value.
-
-        Raises:
-            BenchError: A metric cannot be computed.
-        """
-        return {}
-
     @property
     def watches_higher(self) -> bool:
         """Whether higher is better of what the stop rule watches."""

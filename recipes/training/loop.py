@@ -107,7 +107,7 @@ class Loop:
     def _validated(self) -> dict[str, float]:
         """Validate, update the state by what the stop rule watches, and return the line of the history."""
         stop, state = self._recipe.stop, self.state
-        values = {"validation_loss": self._trainer.validate(), **self._trainer.measured()}
+        values = self._trainer.validate()
         loss, watched = values["validation_loss"], values[stop.watched]
         if not math.isfinite(loss):
             raise self._no_number(state.step, f"the validation loss is {loss}")
@@ -177,8 +177,16 @@ class SteppedTrainer(Trainer):
         """
 
     @abstractmethod
-    def validate(self) -> float:
-        """Return the mean loss of the validation rows, always with the same texts, without gradients."""
+    def validate(self) -> dict[str, float]:
+        """Validate without gradients, always with the same texts.
+
+        Returns:
+            ``validation_loss``, the mean loss of the validation rows, and the values of ``measure.metrics``, NaN where
+            one has none.
+
+        Raises:
+            BenchError: A metric cannot be computed.
+        """
 
     def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
         """Train by ``Loop``; see ``Trainer.train``."""
