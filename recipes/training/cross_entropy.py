@@ -84,6 +84,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
 
     def __init__(self, call: TrainingCall) -> None:
         self._settings = settings = call.loaded.settings(self.Settings)
+        call.processes.require_first_gpu(call.loaded.recipe.trainer)
         self._piece = even_piece(settings, call.processes.count)
         if settings.fsdp and call.loaded.recipe.measure.metrics:
             raise UsageError(

@@ -75,6 +75,7 @@ class GrpoTrainer(CaptionerTrainer):
             )
         if self.recipe.data.validation is not None:
             raise UsageError("trainer 'grpo' has no validation.", "Remove data.validation.")
+        call.processes.require_first_gpu(call.loaded.recipe.trainer)
         self._piece = even_piece(settings, self.processes.count)
         self.rewarded = settings.reward
         self._rewards = Rewards(settings.reward, self.rows.rows, call.processes.device)

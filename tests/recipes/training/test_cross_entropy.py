@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from capbench.recipes.training.checkpoints import CHECKPOINTS, MARK
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
 from capbench.recipes.training.history import read_history
+from capbench.recipes.training.processes import TrainingProcesses
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
 
@@ -121,6 +123,10 @@ def test_validation_is_the_mean_over_its_tokens_and_decides_when_it_ends_and_wha
 def test_what_cannot_go_on_is_said(llava: Make, tmp_path: Path):
     with pytest.raises(UsageError, match="4 is no multiple of 3 images at once times 1 process"):
         opened(llava(objective={"piece": 3}))
+    # The library would train on the first GPU.
+    second = TrainingProcesses("cuda:1")
+    with pytest.raises(UsageError, match=r"--device cuda:1: .*\n.*CUDA_VISIBLE_DEVICES=1"):
+        opened(replace(llava(), processes=second))
     call = llava(optimiser={"rate": 99.0}, stop={"steps": 6, "every": 6})
     trainer = opened(call)
     next(iter(trainer.parameters.values())).data.fill_(float("nan"))
@@ -128,7 +134,8 @@ def test_what_cannot_go_on_is_said(llava: Make, tmp_path: Path):
         TrainingError, match="step 1: the loss or the norm of the gradients is nan; its rows: "
     ) as caught:
         trainer.train(tmp_path, untold, "f")
-    assert all(sample in str(caught.value) for sample in trainer.ids(0))
+    assert all(row.id in str(caught.value) for row in trainer.rows_of(0))
+    assert "There is no earlier checkpoint" in str(caught.value)
     trained(llava(stop={"steps": 1, "every": 1}), tmp_path / "out")
     (tmp_path / "out" / CHECKPOINTS / "checkpoint-1" / MARK).write_text("{")
     with pytest.raises(BenchError, match=r"checkpoint-1.*not a valid checkpoint"):

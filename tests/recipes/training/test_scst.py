@@ -248,5 +248,5 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scs
 
     with pytest.raises(TrainingError, match="step 3: the loss is nan; its rows: ") as caught:
         loop.run(spoil)
-    assert all(sample in str(caught.value) for sample in trainer.ids(2))
+    assert all(row.id in str(caught.value) for row in trainer.rows_of(2))
     assert "(step 2, loss " in str(caught.value)
