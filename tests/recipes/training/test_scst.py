@@ -87,7 +87,7 @@ def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(scst, bo
     expected = trainer._scored(trainer.validation, written, 1).total
     # Captions that metrics and rewards are computed of are written once.
     write, calls = trainer.trainable.write_captions, list[object]()
-    counted = replace(trainer.trainable, write_captions=lambda *given: calls.append(given) or write(*given))
+    counted = replace(trainer.trainable, write_captions=lambda *inputs: calls.append(inputs) or write(*inputs))
     trainer.trainable = counted
     values = trainer.validate()
     assert values == {"validation_loss": pytest.approx(-expected.mean()), "length": values["length"]}
