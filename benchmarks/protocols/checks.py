@@ -55,13 +55,13 @@ def _tau_ratio(levels: Counter[float]) -> float:
 def run_checks(
     job: Job, levels: Counter[float] | None = None, categories: Mapping[str, int] | None = None, **counts: int
 ) -> list[RecordedCheck]:
-    """Compare counts with the ``checks`` of the task.
+    """Compare the number of documents, and other counts, with the ``checks`` of the task.
 
     Args:
         job: The run; with a limit nothing is compared.
         levels: Count of each distinct rating, for the check of their distribution.
         categories: Number of rows of each; None where the protocol has none.
-        **counts: Counts by name of the check.
+        **counts: Other counts by name of the check.
 
     Returns:
         The checks of the task.
@@ -71,7 +71,7 @@ def run_checks(
     """
     if job.settings.limit is not None:
         return []
-    values: dict[str, float] = dict(counts)
+    values: dict[str, float] = {"documents": len(job.documents.rows), **counts}
     values |= {f"{ROWS_OF}{name}": count for name, count in (categories or {}).items()}
     if job.task.checks.references is not None:
         values["references"] = count_references(job)
@@ -142,7 +142,6 @@ class Tally:
             self.job,
             levels,
             self._in_category,
-            documents=len(self.job.documents.rows),
             rows=self.rows if levels is None else levels.total(),
             items=len(self._items),
             images=len(self._images),

@@ -14,7 +14,6 @@ import numpy as np
 from ...adapters import Box
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow, gather, scored_caption, text_fault
-from ..inputs.recorded import RecordedCheck
 from ..statistics import Draws
 from ..statistics.bootstrap import Value, by_influence, finite_value, resample_values
 from ..statistics.contract import Interval, Statistic, Statistics, UndefinedStatistic
@@ -79,7 +78,9 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
     def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return the number of documents that can be captioned, the data checks and the categories."""
         categories = Counter(document.category for document in read_each(job, self.document_keys, _target, failures))
-        return Summary(categories.total(), data_checks=_checks(job, categories), categories=list(categories))
+        documents = categories.total()
+        checks = run_checks(job, categories=categories, images=documents)
+        return Summary(documents, data_checks=checks, categories=list(categories))
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Request a caption of every document; the settings decide about empty captions.
@@ -107,7 +108,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
             # A source for a part of the documents is scored only with ``subset``.
             if samples and log.may_be_part:
                 yield _shard(job, samples, categories)
-        checks = _checks(job, asked)
+        checks = run_checks(job, categories=asked, images=asked.total())
         log.require_all(failures)
         if not says_something:
             raise no_rows(job, "no caption can be scored", failures)
@@ -181,10 +182,6 @@ def _target(document: Document) -> Iterator[_CaptionTarget]:
     references, objects, boxes = document.references, document.objects, document.boxes
     category = document.category
     yield _CaptionTarget(request_of(document), references, objects, boxes, category)
-
-
-def _checks(job: Job, asked: Counter[str]) -> list[RecordedCheck]:
-    return run_checks(job, categories=asked, documents=len(job.documents.rows), images=asked.total())
 
 
 def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapping[str, int]) -> Shard:

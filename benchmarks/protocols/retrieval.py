@@ -273,7 +273,7 @@ class Retrieval(Protocol[RetrievalSettings]):
         if not images:
             raise no_rows(job, "no image can be retrieved", failures)
         rows = sum(len(image.captions) for image in images.values())
-        checks = run_checks(job, documents=len(job.documents.rows), rows=rows, images=len(images))
+        checks = run_checks(job, rows=rows, images=len(images))
         return list(images.values()), checks
 
 

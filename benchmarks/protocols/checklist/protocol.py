@@ -453,7 +453,6 @@ def _documents(captions: Sequence[CaptionRow]) -> int:
 def _checks(job: Job, captions: Sequence[CaptionRow]) -> list[RecordedCheck]:
     return run_checks(
         job,
-        documents=len(job.documents.rows),
         rows=len(captions),
         items=len({(caption.image, caption.candidate) for caption in captions}),
         images=len({caption.image for caption in captions}),

@@ -201,7 +201,6 @@ class Matching(Protocol[MatchingSettings]):
         checks = run_checks(
             job,
             categories=Counter(row.category for row in rows),
-            documents=len(job.documents.rows),
             rows=len(rows),
             items=len({entry.pixels for entry in entries}),
             images=len({entry.image_name for entry in entries}),
