@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -210,26 +210,9 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
     require_same_data(runs)
     first = runs[0]
     name, statistic = _statistic(first, settings.statistic)
-    aspect = name.rpartition(".")[2] if first.aspects else ""
-    ratings = Ratings.of(())
-    if first.record.protocol.rated:
-        # All runs have the same data, so the ratings of one are those of all.
-        rated_by = [run for run in runs if any(column.partition(".")[0] == "ratings" for column in run.columns)]
-        if not rated_by:
-            raise scores_only(first, "ratings")
-        ratings = rated_by[0].ratings(aspect)
-    label = " ".join(filter(None, (statistic.label, aspect))) if statistic else name
+    label = " ".join(filter(None, (statistic.label, first.aspect_of(name)))) if statistic else name
     scored, notes = scored_metrics(runs, settings.metrics)
-    scores = {entry.name: entry.values for entry in scored}
-    rows = ComparedRows(
-        first.values("image"),
-        scores,
-        ratings,
-        first.values("system"),
-        first.values("category"),
-        by="" if statistic else name,
-        lower_is_better={entry.name for entry in scored if not entry.run.record.higher_is_better(entry.metric)},
-    )
+    rows = _rows_of_metrics(runs, name, statistic, {entry.name: (entry.run, entry.metric) for entry in scored})
     paired = _paired(first, rows, statistic, label, settings.draws(progress))
     left_out, samples = paired.left_out
     if left_out:
@@ -241,12 +224,25 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
             f"letters are from the bootstrap over {resampled}"
         )
     labels = {entry.name: entry.label for entry in scored}
-    compared, pairs = _ranked(labels, paired, settings, paired.higher_is_better)
-    return Comparison(
-        first.record.task, first.record.alias, "metric", "", "", name, label, paired.n, paired.groups,
-        resampled, shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
-        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, paired.groups, settings)],
-    )  # fmt: skip
+    scale = shown_times(first.record.scale, statistic.range) if statistic else first.record.scale
+    return _comparison(first, paired, labels, settings, notes, statistic=name, statistic_label=label, scale=scale)
+
+
+def _rows_of_metrics(
+    runs: Sequence[FinishedRun], name: str, statistic: Statistic | None, scored: Mapping[str, tuple[FinishedRun, str]]
+) -> ComparedRows:
+    """Return the samples of runs on the same data: metrics of runs by name, and the ratings that a statistic is of."""
+    first, ratings = runs[0], Ratings.of(())
+    if first.record.protocol.rated:
+        # All runs have the same data, so the ratings of one are those of all.
+        rated_by = [run for run in runs if any(column.partition(".")[0] == "ratings" for column in run.columns)]
+        if not rated_by:
+            raise scores_only(first, "ratings")
+        ratings = rated_by[0].ratings(first.aspect_of(name))
+    images, systems, categories = map(first.values, ("image", "system", "category"))
+    scores = {called: run.scores(metric) for called, (run, metric) in scored.items()}
+    lower = {called for called, (run, metric) in scored.items() if not run.record.higher_is_better(metric)}
+    return ComparedRows(images, scores, ratings, systems, categories, "" if statistic else name, lower)
 
 
 def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> list[str]:
@@ -311,13 +307,10 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
             f"{paired.n:,} {first.record.protocol.resampled} were scored in all runs "
             f"(they scored {', '.join(f'{s:,}' for s in sizes)})"
         )
-    labels = dict(zip(names, names, strict=True))
-    compared, pairs = _ranked(labels, paired, settings, first.record.higher_is_better(metric))
-    return Comparison(
-        first.record.task, first.record.alias, "model", metric, first.record.metric_label(metric), name, label,
-        paired.n, paired.groups, first.record.protocol.resampled, first.record.scale_of(metric, name),
-        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, paired.groups, settings)],
-    )  # fmt: skip
+    paired = replace(paired, higher_is_better=first.record.higher_is_better(metric))
+    named = {"metric": metric, "statistic": name, "statistic_label": label}
+    labels, scale = dict(zip(names, names, strict=True)), first.record.scale_of(metric, name)
+    return _comparison(first, paired, labels, settings, notes, scale=scale, **named)
 
 
 def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
@@ -360,12 +353,18 @@ def _paired(
         ) from error
 
 
-def _ranked(
-    labels: Mapping[str, str], paired: PairedEstimates, settings: CompareSettings, higher_is_better: bool
-) -> tuple[list[RankedValue], list[Pair]]:
-    """Return all of them, by name to label, best first, and all pairs."""
-    estimates, shares = paired.estimates, paired.is_share
-    ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
+def _comparison(
+    first: FinishedRun,
+    paired: PairedEstimates,
+    labels: Mapping[str, str],
+    settings: CompareSettings,
+    notes: Sequence[str],
+    metric: str = "",
+    **named: Any,
+) -> Comparison:
+    """Return the comparison of estimates, given their labels and further fields of ``Comparison``."""
+    record, estimates, shares = first.record, paired.estimates, paired.is_share
+    ranking = rank(estimates, higher_is_better=paired.higher_is_better, alpha=settings.alpha)
     intervals = {name: estimate.interval(1 - settings.alpha, is_share=shares) for name, estimate in estimates.items()}
     compared = [
         RankedValue(name, labels[name], estimates[name].value, intervals[name], letter)
@@ -375,7 +374,12 @@ def _ranked(
         Pair(*pair, gap.value, gap.interval, gap.p, p, paired.classical(*pair) if paired.classical else {})
         for pair, gap, p in zip(ranking.pairs, ranking.differences, ranking.corrected, strict=True)
     ]
-    return compared, pairs
+    return Comparison(
+        task=record.task, alias=record.alias, subject=record.protocol.subject,
+        metric=metric, metric_label=metric and record.metric_label(metric),
+        n=paired.n, images=paired.groups, resampled=record.protocol.resampled, settings=settings,
+        compared=compared, pairs=pairs, notes=[*notes, *_too_few_resamples(pairs, paired.groups, settings)], **named,
+    )  # fmt: skip
 
 
 def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
@@ -482,16 +486,7 @@ def _before_and_after(result: Result, runs: Sequence[FinishedRun]) -> Mapping[st
     if protocol.subject == "metric":
         require_same_data(runs)
         name, statistic = _statistic(first, result.statistic)
-        aspect = name.rpartition(".")[2] if first.aspects else ""
-        rows = ComparedRows(
-            first.values("image"),
-            {"before": first.scores(metric), "after": second.scores(metric)},
-            first.ratings(aspect) if protocol.rated else Ratings.of(()),
-            first.values("system"),
-            first.values("category"),
-            by="" if statistic else name,
-            lower_is_better=set() if first.record.higher_is_better(metric) else set(names),
-        )
+        rows = _rows_of_metrics(runs, name, statistic, {"before": (first, metric), "after": (second, metric)})
         return protocol.compare(rows, statistic, draws).estimates
     if result.statistic != "corpus":
         return protocol.compare(on_shared_documents(metric, runs, names)[0], None, draws).estimates

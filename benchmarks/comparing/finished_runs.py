@@ -57,6 +57,10 @@ class FinishedRun:
         human = self.record.config.get("doc_to_human")
         return list(human) if isinstance(human, dict) else []
 
+    def aspect_of(self, statistic: str) -> str:
+        """Return the aspect of ratings that a statistic of the task is of; empty where it has none."""
+        return statistic.rpartition(".")[2] if self.aspects else ""
+
     @cached_property
     def metrics(self) -> dict[str, Mapping[str, Any]]:
         """Metrics with scores in the samples and what decides their values; or the measures of the protocol."""
