@@ -15,7 +15,7 @@ import numpy as np
 
 from ...adapters.contracts import PAIRWISE
 from ...atomic_files import temporary_folder
-from ...metrics import Cache
+from ...metrics import Cache, NoCache
 from ...progress import Progress, numbered, silent
 from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
@@ -67,7 +67,6 @@ def run(
     Raises:
         BenchError: The data is missing or wrong, or the model failed. A failure of a metric is recorded instead.
     """
-    models = models or Models()
     started, hits, computed = time.time(), store.hits, store.computed
     failures, laps = FailureLog(settings.strict), [perf_counter()]
     progress = numbered(progress, plan.steps(settings.resamples))
@@ -122,10 +121,10 @@ def run(
 def prepare(
     plan: PlannedRun,
     settings: RunSettings,
-    models: Models,
+    models: Models | None = None,
     *,
     locations: DataLocations,
-    cache: Cache,
+    cache: Cache | None = None,
     progress: Progress = silent,
 ) -> Job:
     """Load the documents of a planned run.
@@ -133,9 +132,9 @@ def prepare(
     Args:
         plan: The run.
         settings: The settings of the user.
-        models: The loaded models.
+        models: The loaded models; None for none.
         locations: Locations of local data.
-        cache: The cache of results.
+        cache: The cache of results; None for none.
         progress: Returns a reporter for a step.
 
     Raises:
@@ -147,9 +146,9 @@ def prepare(
     return Job(
         plan.task,
         documents,
-        models,
+        models or Models(),
         settings,
-        cache,
+        cache or NoCache(),
         progress,
         plan.pixels,
         shard,
