@@ -120,7 +120,7 @@ class Record(RecordEntry):
     """Hash of fingerprint_parts: equal for runs that must give equal numbers."""
     parts: entries.FingerprintParts = Field(alias="fingerprint_parts")
     environment: Environment
-    seconds_of_steps: dict[str, Finite | dict[str, Finite]] = Field(alias="timings")
+    timings: dict[str, Finite | dict[str, Finite]]
     """Seconds by step; each_metric by metric."""
     store: dict[Literal["found", "computed"], Count]
     """Number of results found in the store, and added to it."""
@@ -407,22 +407,9 @@ class Record(RecordEntry):
         return hash_of_json({**parts, "task": {**task, "protocol": choices}})
 
     @property
-    def encoder_dtype(self) -> str:
-        """The precision that the encoder computes in; ``fp32`` where there is none."""
-        encoder: Mapping[str, Any] = self.values["fingerprint_parts"].get("encoder") or {}
-        return encoder.get("dtype", "fp32")
-
-    @property
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:
         """Settings and versions that decide the values of each metric, by its name."""
         return self.parts.metrics
-
-    @property
-    def timings(self) -> entries.Timings:
-        """How long each step, and each metric, took."""
-        steps = {name: seconds for name, seconds in self.seconds_of_steps.items() if isinstance(seconds, float)}
-        metrics = self.seconds_of_steps.get("each_metric", {})
-        return entries.Timings(steps, metrics if isinstance(metrics, dict) else {})
 
 
 def _is_deep(value: Any, levels: int = _DEEPEST) -> bool:
