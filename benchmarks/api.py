@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .scale.executors import Executor
-    from .tables.run import Run
+    from .tables.results import Run
 
 __all__ = ["ScoreTable", "compute_score", "evaluate", "load_run", "score"]
 
@@ -96,7 +96,7 @@ def evaluate(
     from .running.plan import resolve_call
     from .running.runner import run
     from .statistics.bootstrap import shared_by
-    from .tables.run import Run
+    from .tables.results import Run
 
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
     with permit(Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)):
@@ -250,6 +250,6 @@ def load_run(path: str | Path) -> Run:
         >>> run["iiw_400"].results
     """
     from .records.reading import read_task_run
-    from .tables.run import Run
+    from .tables.results import Run
 
     return Run([read_task_run(Path(path))])

@@ -20,7 +20,7 @@ from ...errors import DataError
 from ...rows import parse_number
 from ...tasks.schema import TaskConfig
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gather, scored_caption
+from ..inputs.items import CaptionRow, caption_columns, gather, numbers_of, scored_caption
 from ..inputs.recorded import RecordedCheck
 from ..statistics import Draws
 from ..statistics.bootstrap import by_influence, finite_value
@@ -34,19 +34,7 @@ from ..statistics.significance import Ranking, rank
 from .checks import Tally, no_rows
 from .contract import AGGREGATES, IMAGE_KEYS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, UnusableDocument, is_list, read_each
-from .job import (
-    INTERVALS,
-    Collected,
-    Job,
-    Result,
-    ScoredMetrics,
-    Shard,
-    Summary,
-    caption_columns,
-    caption_content,
-    numbers_of,
-    shown_times,
-)
+from .job import INTERVALS, Collected, Job, Result, ScoredMetrics, Shard, Summary, shown_times
 
 RatedReference = Literal["keep", "drop_pair", "drop_for_image", "drop_cumulative"]
 ReferenceMatch = Literal["exact", "letters_and_digits"]
@@ -603,7 +591,7 @@ def shard_of(
             for labels, name in zip(said, names, strict=True):
                 labels[key] = name
     content = [
-        caption_content(caption.sample, caption.ratings.get("", caption.ratings)) + ([labels] if labels else [])
+        caption.sample.content(caption.ratings.get("", caption.ratings)) + ([labels] if labels else [])
         for caption, labels in zip(rated, said, strict=True)
     ]
     return Shard(items, item_of_sample, columns, arrays, content, numbers)

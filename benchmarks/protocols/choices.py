@@ -18,7 +18,7 @@ import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gather
+from ..inputs.items import CaptionRow, gather, numbers_of
 from ..statistics import Draws
 from ..statistics.classical import mcnemar_test
 from ..statistics.contract import Statistic, Statistics, UndefinedStatistic
@@ -30,19 +30,7 @@ from ..statistics.significance import Ranking, rank
 from .checks import Tally, no_rows
 from .contract import IMAGE_KEYS, ComparedRows, PairedEstimates, Protocol, SettingsT
 from .document_reader import Document, read_each
-from .job import (
-    Collected,
-    Job,
-    Result,
-    RowScores,
-    ScoredMetric,
-    ScoredMetrics,
-    Shard,
-    Summary,
-    caption_content,
-    estimated_result,
-    numbers_of,
-)
+from .job import Collected, Job, Result, RowScores, ScoredMetric, ScoredMetrics, Shard, Summary, estimated_result
 
 Ties = Literal["half", "wrong", "right", "leave_out"]
 
@@ -233,7 +221,7 @@ class Choices(Protocol[SettingsT]):
             numbers["systems"] = np.array([systems[name] for choice in choices for name in choice.systems])
         for name in choices[0].verdicts:
             numbers[f"verdict.{name}"] = np.array([share for choice in choices for share in choice.verdicts[name]])
-        content = [caption_content(sample, []) for sample in samples] + self.content_of(choices)
+        content = [sample.content() for sample in samples] + self.content_of(choices)
         return Shard(items, item_of_sample, columns, numbers, content, item_numbers)
 
     def credit_of(self, collected: Collected, scored: ScoredMetric) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...adapters import Box
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gather, scored_caption, text_fault
+from ..inputs.items import CaptionRow, caption_columns, gather, scored_caption, text_fault
 from ..statistics import Draws
 from ..statistics.bootstrap import Value, by_influence, finite_value, resample_values
 from ..statistics.contract import Interval, Statistic, Statistics, UndefinedStatistic
@@ -23,19 +23,7 @@ from .asking import Question, RequestLog, answered, request_of, require_captione
 from .checks import no_rows, run_checks
 from .contract import AGGREGATES, IMAGE_KEYS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, read_each
-from .job import (
-    INTERVALS,
-    Collected,
-    Job,
-    Result,
-    ScoredMetric,
-    ScoredMetrics,
-    Shard,
-    Summary,
-    caption_columns,
-    caption_content,
-    shown_times,
-)
+from .job import INTERVALS, Collected, Job, Result, ScoredMetric, ScoredMetrics, Shard, Summary, shown_times
 
 CategoryAggregate = Literal["all", "categories"]
 """The kinds of overall values next to categories: of all documents, or the unweighted mean of categories."""
@@ -191,7 +179,7 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapp
     items, item_of_sample, _ = gather(rows, job.by_id)
     columns = {**caption_columns(rows), "ratings": [None] * len(rows)}
     numbers: dict[str, np.ndarray] = {}
-    content = [caption_content(row, []) for row in rows]
+    content = [row.content() for row in rows]
     if "doc_to_category" in job.task.templates:
         columns["category"] = names
         numbers["category"] = np.array([categories[name] for name in names])

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...adapters import VideoHandle
 from ...metrics import MEAN, Aggregate, Metric, Scores, add_sums
 from ...metrics.exact_sums import exact_sums, totals
 from ...tasks.locate import DataLocations
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from ..inputs.encoding import AnyEncoded
     from ..inputs.failures import Failure
     from ..inputs.images import ImageFinder
-    from ..inputs.items import CaptionRow
     from ..inputs.models import Models
     from ..inputs.recorded import RecordedCheck, RecordedSubset
     from ..inputs.settings import RunSettings
@@ -178,29 +175,6 @@ class Collected:
     def _is_an_item_each(self) -> bool:
         own, items = self.item_of_sample, len(self.weights)
         return len(own) == items and bool((own == np.arange(items, dtype=np.int32)).all())
-
-
-def numbers_of(names: Iterable[str]) -> np.ndarray:
-    """Return ``[n]`` a number for each name, equal for equal names within this process."""
-    return np.fromiter(map(hash, names), np.int64)
-
-
-def caption_columns(samples: Sequence[CaptionRow]) -> dict[str, Sequence[Any]]:
-    """Return the columns of rows that are single captions."""
-    names = ("id", "image", "candidate", "references")
-    return {name: list(map(attrgetter(name), samples)) for name in names}
-
-
-def caption_content(sample: CaptionRow, ratings: Sequence[float] | Mapping[str, Sequence[float]]) -> list[Any]:
-    """Return the data of a caption, such as its references, as JSON values."""
-    known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
-    if sample.objects is not None:
-        known.append(sorted(sample.objects))
-    if sample.boxes is not None:
-        known.append({"boxes": sample.boxes})
-    if isinstance(sample.pixels, VideoHandle) and sample.pixels.span is not None:
-        known.append({"span": sample.pixels.span})
-    return known
 
 
 CHANCE = "chance"

@@ -17,7 +17,7 @@ from ...batches import grouped
 from ...errors import UsageError
 from ..inputs.encoding import EncodedItems
 from ..inputs.failures import Failure, FailureLog
-from ..inputs.items import text_fault
+from ..inputs.items import numbers_of, text_fault
 from ..inputs.recorded import RecordedCheck
 from ..statistics import Draws
 from ..statistics.contract import Statistic, Statistics, UndefinedStatistic, dot
@@ -27,7 +27,7 @@ from .checks import no_rows, run_checks
 from .choices import compare_credit
 from .contract import ComparedRows, PairedEstimates, Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, is_list, read_documents
-from .job import Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
+from .job import Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 from .matching.documents import MatchEntry
 from .matching.entry_scoring import encode_pieces, items_of, reason_of
 

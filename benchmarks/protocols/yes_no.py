@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from ..inputs.failures import FailureLog
-from ..inputs.items import text_fault
+from ..inputs.items import numbers_of, text_fault
 from ..statistics.contract import Statistics, UndefinedStatistic
 from ..statistics.influence import along, gradient
 from ..statistics.rated_rows import first_seen
@@ -22,7 +22,7 @@ from .asking import Question, RequestLog, answered, request_of, require_captione
 from .checks import no_rows, run_checks
 from .contract import IMAGE_KEYS, Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_each
-from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
+from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 
 Said = Literal["yes", "no", "neither"]
 _NO = frozenset({"No", "no", "not"})

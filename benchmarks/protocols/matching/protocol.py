@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...inputs.failures import Failure, FailureLog
+from ...inputs.items import numbers_of
 from ...inputs.recorded import RecordedCheck
 from ...statistics import Draws
 from ...statistics.contract import Statistic, Statistics, UndefinedStatistic
@@ -22,7 +23,7 @@ from ...statistics.rated_rows import first_seen
 from ..checks import no_rows, run_checks
 from ..choices import compare_credit
 from ..contract import ComparedRows, PairedEstimates, Protocol, unscored_shard
-from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
+from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 from .documents import SHAPE_KEYS, MatchEntry, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
 from .image_text_hits import Ties, match_captions, match_square, prefer_captions, preferred, table_of
