@@ -18,21 +18,9 @@ from itertools import islice
 import numpy as np
 
 from . import Draws
-from .bootstrap import (
-    Resamples,
-    Value,
-    by_influence,
-    caution_of,
-    code_images,
-    defined,
-    draw,
-    resample_all,
-    resample_values,
-    share_within,
-    t_quantile,
-    wilson,
-)
+from .bootstrap import Resamples, Value, by_influence, code_images, defined, draw, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
+from .intervals import caution_of, share_within, t_quantile, wilson
 
 _AT_ONCE = 100_000
 
