@@ -513,7 +513,6 @@ class RatedTally(Tally):
         first = [next(iter(caption.ratings.values())) for caption in rated]
         self.add(
             [caption.category for caption in rated],
-            (sample.image for sample in samples),
             samples,
             [sum(not math.isnan(rating) for rating in ratings) for ratings in first],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import DataError
@@ -108,18 +108,11 @@ class Tally:
         self._in_category: Counter[str] = Counter()
         self._items, self._images = SeenValues(), SeenValues()
 
-    def add(
-        self,
-        categories: Sequence[str],
-        images: Iterable[str],
-        samples: Iterable[CaptionRow],
-        weights: Sequence[int] = (),
-    ) -> None:
+    def add(self, categories: Sequence[str], samples: Sequence[CaptionRow], weights: Sequence[int] = ()) -> None:
         """Count the rows of a shard.
 
         Args:
             categories: Of each row.
-            images: Of each row.
             samples: The scored samples of the rows.
             weights: Weight of each row in its category; by default 1.
         """
@@ -130,7 +123,7 @@ class Tally:
         if self.job.task.checks.items is not None:
             self._items.add(map(item_key, samples))
         if self.job.task.checks.images is not None:
-            self._images.add(images)
+            self._images.add(sample.image for sample in samples)
 
     def checks(self, levels: Counter[float] | None = None) -> list[RecordedCheck]:
         """Compare the counts with the checks of the task; as of :func:`run_checks`.

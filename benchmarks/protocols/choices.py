@@ -165,7 +165,7 @@ class Choices(Protocol[SettingsT]):
         choices = self.choices(job, failures)
         while some := list(islice(choices, job.shard)):
             samples = [row for choice in some for row in self._samples(choice)]
-            tally.add([choice.category for choice in some], [choice.image for choice in some], samples)
+            tally.add([choice.category for choice in some], samples)
             for name in (name for choice in some for name in choice.systems):
                 systems.setdefault(name, len(systems))
             parts += sum(len(choice.parts) for choice in some)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
@@ -18,7 +18,7 @@ from ..statistics.contract import Statistic, Statistics
 from ..statistics.influence import Spread
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import Ranking
-from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Summary
+from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Shards, Summary
 
 Subject = Literal["metric", "model"]
 """The subject of numbers."""
@@ -248,7 +248,7 @@ class Protocol(ABC, Generic[SettingsT]):
         return drain(self.collect(job, failures))
 
     @abstractmethod
-    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
+    def collect(self, job: Job, failures: FailureLog) -> Shards:
         """Yield the captions to score, ``job.shard`` at a time, and return the summary of all.
 
         A shard must not be needed for the next one, apart from small state of the protocol.
@@ -319,7 +319,7 @@ class Protocol(ABC, Generic[SettingsT]):
         return values, {row: "; ".join(reasons[item]) for row, item in zip(faulty.tolist(), of_item, strict=True)}
 
 
-def drain(shards: Generator[Shard, None, Summary]) -> Summary:
+def drain(shards: Shards) -> Summary:
     """Return the summary after the last shard."""
     while True:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -143,6 +143,10 @@ class Summary:
     subset: RecordedSubset | None = None
     categories: Sequence[str] = ("",)
     systems: Sequence[str] = ()
+
+
+Shards = Generator[Shard, None, Summary]
+"""What a protocol, or another source of captions, gives: shards, and last the summary of all."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ The only module of this package that imports ``scale``, and only on demand.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,7 @@ from .scoring import Scorer
 
 if TYPE_CHECKING:
     from ..inputs.failures import FailureLog
-    from ..protocols.job import Job, Shard, Summary
+    from ..protocols.job import Job, Shards
     from ..scale.executors import Executor
     from ..scale.mapping import ShardMap
     from ..scale.merge import ShardedCorpus
@@ -163,7 +162,7 @@ def score_over_shards(
     failures: FailureLog,
     execution: Execution,
     stack: ExitStack,
-    shards: Generator[Shard, None, Summary] | None = None,
+    shards: Shards | None = None,
 ) -> Scored:
     """Score a task over shards.
 

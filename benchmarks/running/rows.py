@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import secrets
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from operator import attrgetter
@@ -35,7 +35,7 @@ from ..inputs.items import (
 )
 from ..inputs.models import Models, NamedModels
 from ..inputs.settings import read_metric
-from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Shards, Summary
 from ..store.store import Store
 from .execution import Execution, open_shard_map
 from .planned_metrics import OF_MODELS, PlannedMetric, finds_by_id, plan_metric, require_family, require_one
@@ -118,7 +118,7 @@ def score_rows(
     needs = frozenset[str]().union(*(planned.metric.needs for planned in metrics))
     scorer = Scorer(metrics, models, store, progress)
 
-    def over_shards(shards: Generator[Shard, None, Summary]) -> Scored:
+    def over_shards(shards: Shards) -> Scored:
         stack = ExitStack()
         # The table reads its rows from it; it is deleted with the process.
         atexit.register(stack.close)
@@ -126,7 +126,8 @@ def score_rows(
         return mapped.score(shards, failures, "image" in needs)
 
     shards = _collect(rows, needs, finds_by_id(metrics), rule, execution.shard_rows, failures)
-    scored = score_shards(scorer, shards, failures, over_shards, is_large=execution.maps(False))
+    is_mapped = execution.maps(is_large=False)
+    scored = over_shards(shards) if is_mapped else score_shards(scorer, shards, failures, over_shards)
     collected = scored.corpus.collected
     table = ScoreTable(
         {}, {}, {}, dict(scored.counts), summarise(failures.entries), summarise(failures.empty), {},
@@ -147,7 +148,7 @@ def score_rows(
 
 def _collect(
     rows: Rows, needs: frozenset[str], by_id: bool, rule: EmptyCaption, shard_rows: int | None, failures: FailureLog
-) -> Generator[Shard, None, Summary]:
+) -> Shards:
     """Yield the rows to score, a shard at a time."""
     size = shard_rows or (SHARD_OF_IMAGES if "image" in needs else SHARD)
     samples, has_words = caption_rows(rows, needs, rule, failures), False
