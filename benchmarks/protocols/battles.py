@@ -22,7 +22,7 @@ from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
 from ..statistics.systems.means import FEW_SYSTEMS
 from .choices import Choice, Choices, Ties, by_size
 from .job import Collected, Job, Result, RowScores, ScoredMetrics
-from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
+from .preference import VOTED_ROWS, Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
 
 PEOPLE = "people"
 """The name in results of the strengths of systems by human votes."""
@@ -41,13 +41,7 @@ _Found = tuple[float | None, str, Interval | None]
 """A number, the reason if there is none, and its interval."""
 
 
-BATTLE_ROWS: Mapping[str, Any] = {
-    "output_type": "battles",
-    "doc_to_candidates": "captions",
-    "doc_to_systems": "systems",
-    "doc_to_preferred": "votes",
-    "protocol": {"votes": "share", "human_ties": "half"},
-}
+BATTLE_ROWS: Mapping[str, Any] = {**VOTED_ROWS, "output_type": "battles", "doc_to_systems": "systems"}
 """Keys of a task whose rows, of battles of two systems, capbench writes."""
 
 
@@ -160,8 +154,8 @@ class Battles(Preference):
             results += sorted(kind, key=lambda row: math.inf if row.value is None else -row.value)
         for voice in voices:
             for statistic, credit in (("", voice.credit), ("accuracy_with_ties", voice.credit_with_ties)):
-                subject = (voice.name, voice.label)
-                results += self.accuracies(job, collected, subject, credit, statistic=statistic, reason=voice.error)
+                subject = voice.name, voice.label, voice.error
+                results += self.accuracies(job, collected, subject, credit, statistic)
             failed: _Found = None, voice.error, None
             for called in _STATISTICS:
                 number = numbers.get((voice.name, called), failed)

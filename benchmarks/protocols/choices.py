@@ -69,30 +69,17 @@ class Choice:
     parts: list[ChoicePart] = field(default_factory=list[ChoicePart])
 
     @classmethod
-    def of(
-        cls,
-        document: Document,
-        shares: Sequence[float],
-        captions: Sequence[str] = (),
-        *,
-        name: str = "",
-        systems: Sequence[str] = (),
-        verdicts: Mapping[str, tuple[float, ...]] | None = None,
-    ) -> Choice:
+    def of(cls, document: Document, shares: Sequence[float], captions: Sequence[str] = ()) -> Choice:
         """Return a choice among the candidates of a document, or among some of them.
 
         Args:
-            document: The document; its image, category and references are the choice's.
+            document: The document; its id, image, category and references are the choice's.
             shares: As of the class.
             captions: The captions; by default those of ``doc_to_candidates``.
-            name: The id; by default the document's.
-            systems: As of the class.
-            verdicts: As of the class.
         """
-        captions, identity = tuple(captions) or document.candidates, name or document.id
+        captions = tuple(captions) or document.candidates
         part = ChoicePart(document.id, captions, document.references, document.pixels, document.boxes)
-        shares, systems = tuple(shares), tuple(systems)
-        return cls(identity, document.image, document.category, shares, systems, verdicts or {}, [part])
+        return cls(document.id, document.image, document.category, tuple(shares), parts=[part])
 
     @property
     def preferred(self) -> int | None:
@@ -242,9 +229,9 @@ class Choices(Protocol[SettingsT]):
         """Return accuracy by category, then overall, with bootstrap intervals over images."""
         results: list[Result] = []
         for entry in scored:
-            of_sizes, subject = self._of_sizes(collected, entry), (entry.name, entry.metric.label)
+            of_sizes, subject = self._of_sizes(collected, entry), (entry.name, entry.metric.label, entry.error)
             credit = self._credit(collected, entry, of_sizes)
-            *of_category, overall = self.accuracies(job, collected, subject, credit, reason=entry.error)
+            *of_category, overall = self.accuracies(job, collected, subject, credit)
             remarks = filter(None, [overall.remark, self.remark(collected, of_sizes)])
             results += [*of_category, replace(overall, remark="; ".join(remarks))]
         return results
@@ -259,27 +246,19 @@ class Choices(Protocol[SettingsT]):
         return ""
 
     def accuracies(
-        self,
-        job: Job,
-        collected: Collected,
-        subject: tuple[str, str],
-        credit: np.ndarray,
-        *,
-        statistic: str = "",
-        reason: str = "",
+        self, job: Job, collected: Collected, subject: tuple[str, str, str], credit: np.ndarray, statistic: str = ""
     ) -> list[Result]:
         """Return the mean credit of choices, by category and overall, with bootstrap intervals over images.
 
         Args:
             job: The run.
             collected: Its choices.
-            subject: Name and label of the metric or judge.
+            subject: Name and label of the metric or judge, and why it has no credit.
             credit: ``[choices]`` credit of each; NaN for excluded ones.
             statistic: Its name; by default that of the protocol.
-            reason: Why there is no credit.
         """
         names = collected.summary.categories
-        counts, statistic = np.isfinite(credit), statistic or self.statistic
+        (metric, called, reason), counts, statistic = subject, np.isfinite(credit), statistic or self.statistic
         of_category = [(collected.numbers["category"] == at) & counts for at in range(len(names))]
         parts = [(name, [member]) for name, member in zip(names, of_category, strict=True)]
         whole = of_category if self.average_categories else [np.logical_or.reduce(of_category)]
@@ -288,9 +267,9 @@ class Choices(Protocol[SettingsT]):
         images = first_seen(collected.numbers["image"])
         results: list[Result] = []
         for name, members in parts:
-            label = subject[1], " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])
+            label = called, " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])
             n, scale = int(sum(mask.sum() for mask in members)), job.task.scale
-            result = Result(subject[0], statistic, label, None, n, True, scale, reason=reason, category=name)
+            result = Result(metric, statistic, label, None, n, True, scale, reason=reason, category=name)
             influence = partial(_influence_on_mean, credit, members)
             results.append(estimated_result(job, result, _mean_credit(credit, members), images, influence))
         return results
