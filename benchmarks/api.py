@@ -18,6 +18,7 @@ from .inputs.settings import split_metrics
 from .running.execution import Execution, execution_of
 from .running.rows import Rows, given_rows, plan_rows, score_rows
 from .running.score_table import ScoreTable
+from .running.scoring import Scorer
 from .store.store import Store
 
 if TYPE_CHECKING:
@@ -196,10 +197,8 @@ def score(
         if not execution.is_always_elsewhere and named != NamedModels():
             models = load_models(named)
         with Store(file, late=True) as opened:
-            return score_rows(
-                source, planned, failures, rule,
-                named=named, models=models, store=opened, progress=progress or by_place(), execution=execution,
-            )  # fmt: skip
+            scorer = Scorer(planned, models, opened, progress or by_place())
+            return score_rows(source, scorer, failures, rule, named, execution)
 
 
 def compute_score(

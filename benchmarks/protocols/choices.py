@@ -270,8 +270,8 @@ class Choices(Protocol[SettingsT]):
             label = called, " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])
             n, scale = int(sum(mask.sum() for mask in members)), job.task.scale
             result = Result(metric, statistic, label, None, n, True, scale, reason=reason, category=name)
-            influence = partial(_influence_on_mean, credit, members)
-            results.append(estimated_result(job, result, _mean_credit(credit, members), images, influence))
+            estimate = _mean_credit(credit, members), partial(_influence_on_mean, credit, members)
+            results.append(estimated_result(job, result, estimate, images))
         return results
 
     def ranking(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..inputs.settings import RunSettings
     from ..statistics.bootstrap import Value
     from ..statistics.contract import Interval
-    from ..statistics.influence import Influence, Spread
+    from ..statistics.influence import Influence, Spread, WeightedValue
 
     Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
     """Requests captions: lists of requests to the answers of each, in order."""
@@ -359,22 +359,15 @@ class Result:
 
 
 def estimated_result(
-    job: Job,
-    result: Result,
-    value: Value,
-    images: np.ndarray,
-    influence: Callable[[], np.ndarray] | None,
-    *,
-    is_share: bool = True,
+    job: Job, result: Result, estimate: WeightedValue, images: np.ndarray, *, is_share: bool = True
 ) -> Result:
     """Return a result with its value and interval over images; without, but with the reason, if undefined.
 
     Args:
         job: The run.
         result: The result without its value; with a reason, where it has none.
-        value: Returns the number for weights of the rows; may raise ``UndefinedStatistic``.
+        estimate: The number of weighted rows; may raise ``UndefinedStatistic``.
         images: ``[rows]`` integers: the image of each.
-        influence: Returns the ``[rows]`` influence of each row on the number; None where unknown.
         is_share: Whether it is a share of rows, or another mean between 0 and 1, whose interval is Wilson's.
     """
     from ..statistics.contract import UndefinedStatistic
@@ -383,9 +376,9 @@ def estimated_result(
     number, interval, settings = None, None, job.settings
     try:
         if not result.reason:
-            number = float(value(np.ones(len(images))))
+            number = float(estimate[0](np.ones(len(images))))
             if settings.resamples:
-                spread = spreads_of_values({"": (value, influence)}, images, settings.draws())[""]
+                spread = spreads_of_values({"": estimate}, images, settings.draws())[""]
                 interval = spread.interval(settings.level, is_share=is_share)
     except UndefinedStatistic as error:
         result = replace(result, reason=str(error))

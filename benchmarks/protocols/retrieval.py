@@ -249,7 +249,7 @@ class Retrieval(Protocol[RetrievalSettings]):
             result = Result(metric, statistic, label, None, len(values), not is_median, scale)
             value = partial(_median if is_median else _mean, values)
             influence = None if is_median else partial(influence_of_mean, values, np.ones(len(values)))
-            results.append(estimated_result(job, result, value, images[rows], influence, is_share=not is_median))
+            results.append(estimated_result(job, result, (value, influence), images[rows], is_share=not is_median))
         return results
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:

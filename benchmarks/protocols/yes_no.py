@@ -16,7 +16,7 @@ from pydantic import Field
 from ..inputs.failures import FailureLog
 from ..inputs.items import numbers_of, text_fault
 from ..statistics.contract import Statistics, UndefinedStatistic
-from ..statistics.influence import along, gradient
+from ..statistics.influence import WeightedValue, along, gradient
 from ..statistics.rated_rows import first_seen
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import no_rows, run_checks
@@ -249,13 +249,12 @@ class YesNo(Protocol[YesNoSettings]):
             majority = majority_elsewhere(numbers["question"], numbers["image"], numbers["truth"])
             alone = {CHANCE: 0.5, "question": float(majority.mean())}
         better, scale = rate != "neither_share", job.task.scale
-        return estimated_result(
-            job,
-            Result(parse, rate, label, None, len(terms), better, scale, category=category, alone=alone),
+        result = Result(parse, rate, label, None, len(terms), better, scale, category=category, alone=alone)
+        estimate: WeightedValue = (
             lambda weights: pool(weights @ terms),
-            first_seen(numbers["image"]),
             lambda: along(gradient(smooth, totals), [terms]),
         )
+        return estimated_result(job, result, estimate, first_seen(numbers["image"]))
 
 
 def _question(document: Document) -> Iterator[_Question]:

@@ -17,7 +17,6 @@ from ...adapters.images.handles import as_png, is_decoded
 from ...boundary import Boundary
 from ...errors import DataError, UsageError
 from ...metrics import Need
-from ...progress import Progress
 from ...rows import BadRow
 from ...tasks.schema import MetricEntry
 from ..inputs.failures import FailureLog, summarise
@@ -33,10 +32,9 @@ from ..inputs.items import (
     references_of,
     scored_caption,
 )
-from ..inputs.models import Models, NamedModels
+from ..inputs.models import NamedModels
 from ..inputs.settings import read_metric
 from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Shards, Summary
-from ..store.store import Store
 from .execution import Execution, open_shard_map
 from .planned_metrics import OF_MODELS, PlannedMetric, finds_by_id, plan_metric, require_family, require_one
 from .score_table import KEPT, ScoreTable
@@ -88,35 +86,23 @@ def plan_rows(metrics: Sequence[str | MetricEntry], named: NamedModels) -> list[
 
 
 def score_rows(
-    rows: Rows,
-    metrics: Sequence[PlannedMetric],
-    failures: FailureLog,
-    rule: EmptyCaption,
-    *,
-    named: NamedModels,
-    models: Models,
-    store: Store,
-    progress: Progress,
-    execution: Execution,
+    rows: Rows, scorer: Scorer, failures: FailureLog, rule: EmptyCaption, named: NamedModels, execution: Execution
 ) -> ScoreTable:
     """Score plain rows; see :func:`capbench.score`.
 
     Args:
         rows: The rows, ``id, image, candidate, references, objects, boxes``.
-        metrics: The metrics.
+        scorer: The metrics, with the models that are loaded here.
         failures: Receives rows that cannot be scored.
         rule: The rule for an empty or invalid caption.
         named: The names of the models.
-        models: Those that are loaded here.
-        store: The store of cached results.
-        progress: Returns a reporter for a step.
         execution: How the run is executed.
 
     Raises:
         DataError: No row can be scored.
     """
+    metrics = scorer.metrics
     needs = frozenset[str]().union(*(planned.metric.needs for planned in metrics))
-    scorer = Scorer(metrics, models, store, progress)
 
     def over_shards(shards: Shards) -> Scored:
         stack = ExitStack()

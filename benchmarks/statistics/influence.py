@@ -183,14 +183,16 @@ def spread_of_difference(first: Spread, second: Spread) -> Spread:
     raise ValueError("cannot subtract numbers whose intervals are by different methods")
 
 
-def spreads_of_values(
-    values: Mapping[str, tuple[Value, Callable[[], np.ndarray] | None]], groups: np.ndarray, draws: Draws
-) -> dict[str, Spread]:
+WeightedValue = tuple[Value, Callable[[], np.ndarray] | None]
+"""A number of weighted rows (``[n]``), as of :func:`.bootstrap.resample_values`, and what gives the ``[n]`` influence
+of each row on it; None where no influence function is known."""
+
+
+def spreads_of_values(values: Mapping[str, WeightedValue], groups: np.ndarray, draws: Draws) -> dict[str, Spread]:
     """Return how values of the same weighted rows scatter.
 
     Args:
-        values: By name: the value, as of :func:`.bootstrap.resample_values`, and what gives the ``[n]`` influence of
-            each row on it; None where no influence function is known.
+        values: The values, by name.
         groups: ``[n]`` integers: which image a row belongs to.
         draws: The resamples, which are the same for all values.
     """

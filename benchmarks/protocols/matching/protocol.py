@@ -180,9 +180,9 @@ class Matching(Protocol[MatchingSettings]):
     ) -> Result:
         credit, measure = collected.numbers["credit"][rows, place], self.measures[place]
         label, images = (_LABELS[measure], f"{self.statistic} {category}".rstrip()), collected.numbers["image"][rows]
-        value, influence = partial(means.value, credit), partial(means.influence, credit)
+        estimate = partial(means.value, credit), partial(means.influence, credit)
         result = Result(measure, self.statistic, label, None, means.rows, True, job.task.scale, category=category)
-        result = estimated_result(job, result, value, first_seen(images), influence)
+        result = estimated_result(job, result, estimate, first_seen(images))
         alone: dict[str, float] = {}
         if result.value is not None and measure == "neg":
             of_rule, ones = collected.numbers["alone"][rows], np.ones(len(credit))
