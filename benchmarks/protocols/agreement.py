@@ -142,7 +142,7 @@ class Agreement(Protocol[AgreementSettings]):
             )
         while shard := list(islice(rated, job.shard)):
             tally.add_captions(shard)
-            yield shard_of(shard, job.task.templates, tally.categories, job.by_id)
+            yield shard_of(shard, tally)
         if not tally.said:
             raise no_rows(job, "no rated caption can be scored", failures)
         return Summary(tally.rows, ruled_out, data_checks=tally.checks_of_all(), categories=list(tally.categories))
@@ -162,7 +162,7 @@ class Agreement(Protocol[AgreementSettings]):
         for entry, aspect in product(scored, task.aspects or [""]):
             rated = []
             if entry.scores is not None:
-                rated = self._rated(collected, collected.of_samples(entry.scores.values), aspect)
+                rated = self._rated(_rows_of(collected, aspect, {}), collected.of_samples(entry.scores.values))
             of_aspect = {name: statistic for name, statistic in statistics.items() if aspect_of(name, task) == aspect}
             # Statistics that have a value, by the index of their result.
             defined: dict[str, Statistic] = {}
@@ -217,52 +217,39 @@ class Agreement(Protocol[AgreementSettings]):
                 for metric in scored
                 if metric.scores is not None and of_metric[metric.name].resampled is not None
             }
-            aspect = aspect_of(name, job.task)
+            rows = _rows_of(collected, aspect_of(name, job.task), scores)
             of_all = self._of_all(statistic, len(collected.summary.categories))
-            estimates = self._estimates(job, collected, aspect, of_all, scores, of_metric)
+            estimates = self._estimates(job, rows, of_all, of_metric)
             if len(estimates) > 1:
                 rankings[name] = rank(estimates, higher_is_better=statistic.higher_is_better)
         return rankings
 
     def _estimates(
-        self,
-        job: Job,
-        collected: Collected,
-        aspect: str,
-        statistic: Statistic,
-        scores: Mapping[str, np.ndarray],
-        results: Mapping[str, Result],
+        self, job: Job, rows: ComparedRows, statistic: Statistic, results: Mapping[str, Result]
     ) -> dict[str, Spread]:
         """Return the statistic of each metric on the rows that all of them scored, and on its resamples."""
-        if len(scores) < 2:
+        if len(rows.scores) < 2:
             return {}
-        usable = np.logical_and.reduce([np.isfinite(values) for values in scores.values()])
-        estimates: dict[str, Spread] = {}
-        for name, values in scores.items():
+        usable, estimates = rows.usable, dict[str, Spread]()
+        for name, values in rows.scores.items():
             resampled = results[name].resampled
             if resampled is not None and np.array_equal(np.isfinite(values), usable):
                 estimates[name] = resampled
                 continue
-            rated = self._rated(collected, np.where(usable, values, np.nan), aspect)
+            rated = self._rated(rows, np.where(usable, values, np.nan))
             try:
                 estimates |= paired_bootstrap(statistic, {name: rated}, job.settings.draws())
             except UndefinedStatistic:
                 # With fewer metrics there are more common rows.
-                others = {other: score for other, score in scores.items() if other != name}
-                return self._estimates(job, collected, aspect, statistic, others, results)
+                others = {other: score for other, score in rows.scores.items() if other != name}
+                return self._estimates(job, replace(rows, scores=others), statistic, results)
         return estimates
 
-    def _rated(self, collected: Collected, scores: np.ndarray, aspect: str) -> list[RatedScores]:
-        numbers = collected.numbers
-        return rated_rows(
-            numbers["image"],
-            ratings_in(numbers, aspect),
-            scores,
-            self.settings.raters,
-            self.settings.round_scores,
-            numbers.get("system"),
-            numbers.get("category"),
-        )
+    def _rated(self, rows: ComparedRows, scores: np.ndarray) -> list[RatedScores]:
+        systems = rows.systems if len(rows.systems) else None
+        categories = first_seen(rows.categories) if len(rows.categories) else None
+        raters, decimals = self.settings.raters, self.settings.round_scores
+        return rated_rows(rows.images, rows.ratings, scores, raters, decimals, systems, categories)
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
         """Return the statistic of each metric on the rows that all scored; with Williams' test where it is Pearson's r.
@@ -272,13 +259,8 @@ class Agreement(Protocol[AgreementSettings]):
         """
         assert statistic is not None  # noqa: S101 - a task of this protocol lists statistics
         statistic = self._of_all(statistic, len(set(rows.categories)))
-        usable, images = rows.usable, first_seen(rows.images)
-        categories = first_seen(rows.categories) if rows.categories else None
-        rules = self.settings.raters, self.settings.round_scores, rows.systems or None, categories
-        rated = {
-            name: rated_rows(images, rows.ratings, np.where(usable, values, np.nan), *rules)
-            for name, values in rows.scores.items()
-        }
+        usable, rows = rows.usable, replace(rows, images=first_seen(rows.images))
+        rated = {name: self._rated(rows, np.where(usable, values, np.nan)) for name, values in rows.scores.items()}
         first = next(iter(rated.values()))
         n, groups = sum(map(len, first)), len(np.unique(np.concatenate([part.groups for part in first])))
         estimates = paired_bootstrap(statistic, rated, draws)
@@ -298,6 +280,13 @@ class Agreement(Protocol[AgreementSettings]):
             return {"Williams": p}
 
         return replace(paired, classical=williams, supposes_independence="Williams' test" if n > groups else "")
+
+
+def _rows_of(collected: Collected, aspect: str, scores: Mapping[str, np.ndarray]) -> ComparedRows:
+    """Return the samples of a run, with their ratings of an aspect."""
+    numbers = collected.numbers
+    images, systems, categories = (numbers.get(name, np.zeros(0)) for name in ("image", "system", "category"))
+    return ComparedRows(images, scores, ratings_in(numbers, aspect), systems, categories)
 
 
 def measured(
@@ -560,19 +549,10 @@ def rating_column(aspect: str) -> str:
     return f"ratings.{aspect}" if aspect else "ratings"
 
 
-def shard_of(
-    rated: Sequence[RatedCaption], task_keys: Mapping[str, Any], categories: Mapping[str, int], by_id: bool
-) -> Shard:
-    """Return a shard of rated captions.
-
-    Args:
-        rated: The captions.
-        task_keys: The ``doc_to_*`` keys of the task: only their columns are written.
-        categories: Number of each category.
-        by_id: As of ``Job``.
-    """
+def shard_of(rated: Sequence[RatedCaption], tally: RatedTally) -> Shard:
+    """Return a shard of rated captions, with the columns that the task names."""
     samples = [caption.sample for caption in rated]
-    items, item_of_sample, numbers = gather(samples, by_id)
+    items, item_of_sample, numbers = gather(samples, tally.job.by_id)
     columns = caption_columns(samples)
     arrays = {"image": numbers_of(sample.image for sample in samples)}
     for aspect in rated[0].ratings:
@@ -584,9 +564,9 @@ def shard_of(
         ]
     said: list[dict[str, str]] = [{} for _ in rated]
     for key, names in (("system", [row.system for row in rated]), ("category", [row.category for row in rated])):
-        if f"doc_to_{key}" in task_keys:
+        if f"doc_to_{key}" in tally.job.task.templates:
             columns[key] = names
-            arrays[key] = numbers_of(names) if key == "system" else np.array([categories[name] for name in names])
+            arrays[key] = numbers_of(names) if key == "system" else np.array([tally.categories[name] for name in names])
             for labels, name in zip(said, names, strict=True):
                 labels[key] = name
     content = [

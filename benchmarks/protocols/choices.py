@@ -156,7 +156,7 @@ class Choices(Protocol[SettingsT]):
             for name in (name for choice in some for name in choice.systems):
                 systems.setdefault(name, len(systems))
             parts += sum(len(choice.parts) for choice in some)
-            yield self._shard(some, samples, tally.categories, systems, job.by_id)
+            yield self._shard(some, samples, tally, systems)
         if not tally.rows:
             raise no_rows(job, f"no {self.sample} can be scored", failures)
         return Summary(parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems))
@@ -177,14 +177,9 @@ class Choices(Protocol[SettingsT]):
                     )
 
     def _shard(
-        self,
-        choices: Sequence[Choice],
-        samples: Sequence[CaptionRow],
-        categories: Mapping[str, int],
-        systems: Mapping[str, int],
-        by_id: bool,
+        self, choices: Sequence[Choice], samples: Sequence[CaptionRow], tally: Tally, systems: Mapping[str, int]
     ) -> Shard:
-        items, item_of_sample, item_numbers = gather(samples, by_id)
+        items, item_of_sample, item_numbers = gather(samples, tally.job.by_id)
         columns: dict[str, Sequence[Any]] = {
             "id": [choice.id for choice in choices],
             "image": [choice.image for choice in choices],
@@ -198,7 +193,7 @@ class Choices(Protocol[SettingsT]):
         }
         numbers = {
             "image": numbers_of(choice.image for choice in choices),
-            "category": np.array([categories[choice.category] for choice in choices]),
+            "category": np.array([tally.categories[choice.category] for choice in choices]),
             "captions": np.array([len(choice.shares) for choice in choices]),
             "shares": np.array([share for choice in choices for share in choice.shares]),
             "parts": np.array([len(choice.parts) for choice in choices]),

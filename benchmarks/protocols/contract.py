@@ -81,8 +81,8 @@ class ComparedRows:
         images: ``[n]`` the image of each: its name or number.
         scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
         ratings: The ratings of the ``n`` samples; None for protocols without.
-        systems: ``[n]`` the system of each; empty where unknown.
-        categories: ``[n]`` the category of each; empty where there are none.
+        systems: ``[n]`` the system of each: its name or number; empty where unknown.
+        categories: ``[n]`` the category of each, likewise; empty where there are none.
         by: The number of the protocol that is compared; empty for a statistic of the task.
         lower_is_better: The metrics for which lower is better.
     """
@@ -90,8 +90,8 @@ class ComparedRows:
     images: Sequence[str] | np.ndarray
     scores: Mapping[str, np.ndarray]
     ratings: Ratings = field(default_factory=lambda: Ratings.of(()))
-    systems: Sequence[str] = ()
-    categories: Sequence[str] = ()
+    systems: Sequence[str] | np.ndarray = ()
+    categories: Sequence[str] | np.ndarray = ()
     by: str = ""
     lower_is_better: Set[str] = frozenset()
 
