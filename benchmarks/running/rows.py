@@ -108,7 +108,7 @@ def score_rows(
         stack = ExitStack()
         # The table reads its rows from it; it is deleted with the process.
         atexit.register(stack.close)
-        mapped = open_shard_map(execution, named, secrets.token_hex(16), scorer, stack, is_large=True)
+        mapped = open_shard_map(execution, named, secrets.token_hex(16), scorer, stack)
         return mapped.score(shards, failures, "image" in needs)
 
     shards = _collect(rows, needs, finds_by_id(metrics), rule, execution.shard_rows, failures)
