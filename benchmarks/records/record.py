@@ -407,6 +407,12 @@ class Record(RecordEntry):
         return hash_of_json({**parts, "task": {**task, "protocol": choices}})
 
     @property
+    def encoder_dtype(self) -> str:
+        """The precision that the encoder computes in; ``fp32`` where there is none."""
+        encoder: Mapping[str, Any] = self.values["fingerprint_parts"].get("encoder") or {}
+        return encoder.get("dtype", "fp32")
+
+    @property
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:
         """Settings and versions that decide the values of each metric, by its name."""
         return self.parts.metrics

@@ -314,9 +314,8 @@ def _values_said(runs: Sequence[TaskRun]) -> Iterator[str]:
 def _precision_said(runs: Sequence[TaskRun]) -> Iterator[str]:
     """Yield the precision of encoders that do not compute in single precision."""
     for run in runs:
-        encoder: Mapping[str, Any] = run.record.values["fingerprint_parts"].get("encoder") or {}
-        if (dtype := encoder.get("dtype", "fp32")) != "fp32":
-            yield f"{run.record.settings.encoder}: dtype={dtype}"
+        if run.record.encoder_dtype != "fp32":
+            yield f"{run.record.settings.encoder}: dtype={run.record.encoder_dtype}"
 
 
 def _columns_said(runs: Sequence[TaskRun]) -> Iterator[str]:
