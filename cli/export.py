@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
         tell_rows("without samples", without)
         print(f"{len(runs):,} runs: {len(written):,} files below {options.output}")
     elif fmt is not None:
-        from ..benchmarks.tables.export_rows import write_table
+        from ..benchmarks.tables.results import write_table
 
         write_table(runs, fmt, options.output)
         print(f"{len(runs):,} runs: {options.output}")

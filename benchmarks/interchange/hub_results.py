@@ -18,7 +18,7 @@ from ...errors import DataError
 from ...hub import upload
 from ...rows import BadRow
 from ..records.task_run import TaskRun
-from ..tables.export_rows import COLUMNS, to_arrow
+from ..tables.results import COLUMNS, to_arrow
 from .lm_eval_results import model_of
 
 

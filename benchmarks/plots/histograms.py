@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -80,11 +80,8 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
     for title, group in by_task(fitting):
         for plotted in choose(group, lambda record: record.binned_by(by), metrics):
             histogram = plotted.record.histograms[plotted.metric]
-            steps, counts = histogram.words, histogram.word_counts
-            if by == "by_rating":
-                steps, counts = histogram.ratings, histogram.rating_counts
-            task = title + limit_note([plotted.record])
-            panels.append(ScoresBy(task, plotted.label, *map(np.asarray, (histogram.edges, steps, counts))))
+            task, arrays = title + limit_note([plotted.record]), (histogram.edges, *histogram.grouped(by))
+            panels.append(ScoresBy(task, plotted.label, *map(np.asarray, arrays)))
     return panels
 
 
@@ -171,7 +168,8 @@ def ratings_figure(
         figure.suptitle(task)
         figure.supxlabel("score (line: median)", fontsize=8)
         figure.supylabel("human rating", fontsize=8)
-        describe(figure, "Distribution of scores by human rating", [_medians_by_ratings(panel) for panel in panels])
+        medians = [_medians(panel, "rating", map(number, panel.steps)) for panel in panels]
+        describe(figure, "Distribution of scores by human rating", medians)
         return figure
 
 
@@ -192,12 +190,13 @@ def _draw_ratings(axes: Axes, panel: ScoresBy) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _medians_by_ratings(panel: ScoresBy) -> str:
+def _medians(panel: ScoresBy, by: str, names: Iterable[str]) -> str:
     medians = ", ".join(
-        f"{number(rating)}: {number(median)} (n = {n:,})" if n else f"{number(rating)}: none"
-        for rating, median, n in zip(panel.steps, panel.quantile(0.5), panel.n, strict=True)
+        f"{name}: {number(median)} (n = {n:,})" if n else f"{name}: none"
+        for name, median, n in zip(names, panel.quantile(0.5), panel.n, strict=True)
+        if n or by == "rating"
     )
-    return f"{panel.task}, {panel.label}, median score by rating: {medians}."
+    return f"{panel.task}, {panel.label}, median score by {by}: {medians}."
 
 
 FEW = 10
@@ -243,7 +242,8 @@ def length_figure(
         figure.suptitle(task)
         figure.supxlabel("words in the caption (bars: number of captions)", fontsize=8)
         figure.supylabel("score (median, quartiles)", fontsize=8)
-        describe(figure, "Scores by length of the caption", [_medians_by_lengths(panel) for panel in panels])
+        medians = [_medians(panel, "words", _lengths(panel)) for panel in panels]
+        describe(figure, "Scores by length of the caption", medians)
         return figure
 
 
@@ -296,11 +296,6 @@ def _draw_counts(strip: Axes, panel: ScoresBy) -> None:
     strip.set_xlim(float(panel.steps[used[0]]) - 0.5, float(panel.steps[used[-1] + 1]) - 0.5)
 
 
-def _medians_by_lengths(panel: ScoresBy) -> str:
-    first, last = panel.steps[:-1], panel.steps[1:] - 1
-    medians = ", ".join(
-        f"{number(a) if a == b else f'{number(a)} to {number(b)}'}: {number(median)} (n = {n:,})"
-        for a, b, median, n in zip(first, last, panel.quantile(0.5), panel.n, strict=True)
-        if n
-    )
-    return f"{panel.task}, {panel.label}, median score by words: {medians}."
+def _lengths(panel: ScoresBy) -> Iterator[str]:
+    for first, last in zip(panel.steps[:-1], panel.steps[1:] - 1, strict=True):
+        yield number(first) if first == last else f"{number(first)} to {number(last)}"

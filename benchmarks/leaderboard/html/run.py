@@ -91,9 +91,9 @@ def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
     for place, (metric, histogram) in enumerate(record.histograms.items()):
         label = record.metric_label(metric)
         charts = [score_histogram(label, histogram, f"score-{place}")]
-        if histogram.ratings:
+        if histogram.by_rating:
             charts.append(bubbles(f"{label} by rating", histogram, f"rating-{place}"))
-        if histogram.word_counts and record.registered_name(metric) != _WORDS:
+        if histogram.by_words and record.registered_name(metric) != _WORDS:
             charts.append(bubbles(f"{label} by length", histogram, f"words-{place}", by="by_words"))
         drawn.append((label, charts))
     return drawn

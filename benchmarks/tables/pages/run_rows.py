@@ -83,7 +83,9 @@ def about_run(record: Record, key: str) -> dict[str, Facts]:
         "fingerprint": record.fingerprint,
         "checksum": record.checksum,
     }
-    timings = {**record.timings.steps, **record.timings.metrics}
+    timings: dict[str, float] = {}
+    for step, seconds in record.timings.items():
+        timings |= seconds if isinstance(seconds, dict) else {step: seconds}
     return {
         "settings": facts(settings),
         "metrics": facts(record.made_by),

@@ -22,10 +22,9 @@ from capbench.benchmarks.published.values import Published
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.running.plan import resolve_call
-from capbench.benchmarks.running.recording import published_entry
+from capbench.benchmarks.running.runner import published_entry
 from capbench.benchmarks.statistics.bootstrap import Interval
-from capbench.benchmarks.tables.results import legend, render, result_rows
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run, legend, render, result_rows
 from capbench.benchmarks.tables.text import csv_text, html_text
 from capbench.errors import UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
