@@ -62,6 +62,16 @@ def torch_version() -> str:
     return ".".join(torch.__version__.split(".")[:2])
 
 
+def padded(ids: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return token ids ``[b, l]`` of texts, padded on the right, and ``[b, l]`` 1 where there is a token."""
+    import torch
+
+    width = max(map(len, ids))
+    rows = [[*tokens, *[pad] * (width - len(tokens))] for tokens in ids]
+    mask = [[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in ids]
+    return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
+
+
 TOO_LARGE = "does not fit into the device's memory"
 
 _Input = TypeVar("_Input")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..errors import AdapterError
 from ..hub import asked_once, commit_of, keep_commit, refusal, unreachable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 WEIGHTS = (".safetensors", ".bin")
+_MODULES = {"Transformer", "Pooling", "Normalize"}
 _FILES = (".json", ".jinja", ".txt", ".model", ".py", *WEIGHTS)
 
 
@@ -260,6 +261,37 @@ def require_fit(source: HfSource, info: Mapping[str, Any], more: Iterable[str] =
             f"{source.path}: the weights do not fit config.json: {first_of(wrong)}",
             "The configuration and the weights are of different models.",
         )
+
+
+def file_of(path: str, name: str, revision: str | None) -> Path | None:
+    """Return where a file of a checkpoint is, which is a folder or on the hub; None if it has no such file."""
+    from transformers.utils.hub import cached_file
+
+    with asked_once(path):
+        file = cached_file(
+            path,
+            name,
+            revision=revision,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+    return Path(file) if file else None
+
+
+def stated_pooling(read: Callable[[str], Any]) -> Literal["mean", "cls", ""]:
+    """Return how a checkpoint of sentence-transformers makes a text's vector: ``mean``, ``cls``, or "" in another way.
+
+    Args:
+        read: Returns what a JSON file of the checkpoint holds; None if it has no such file.
+    """
+    kinds = {str(module.get("type", "")).rpartition(".")[2] for module in read("modules.json") or ()}
+    said = read("1_Pooling/config.json") or {"pooling_mode": "mean"}
+    flags = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+    marked = [flags.get(key, key) for key, is_set in said.items() if key.startswith("pooling_mode_") and is_set]
+    match [said["pooling_mode"]] if "pooling_mode" in said else marked:
+        case [("mean" | "cls") as mode] if kinds <= _MODULES:
+            return mode
+    return ""
 
 
 def ask_nobody_about_code() -> None:

@@ -19,52 +19,12 @@ from .capture.phrases import PhraseEncoder
 from .capture.scene_graphs import CaptionParser, Graph, read_items
 from .contract import PARSEABLE, Context, Metric, Need, labelled, require_choice
 from .items import Items, Scores
-from .judging import ask, fill, prompt_digest, quoted, read_prompt
+from .judging import PROMPTS, ask, fill, prompt_digest, quoted, read_prompt
 from .vectors.checkpoints import Checkpoint
 from .words.spacy_pipelines import load_pipeline, pipeline_identity
 
-_RULES = """\
-Write one thing a line, each line beginning with "- ". Name a thing once, in the singular, with the adjectives that it \
-is given. Leave out what cannot be seen, such as sounds, light and feelings, and what something is only compared with. \
-Write "(possibly)" behind a thing that is not certain. Where it is one thing or another, write both in one line with \
-"or" between them. If there is nothing to list, write "-"."""
+CANDIDATE, REFERENCES = PROMPTS["aloha"]["candidate"], PROMPTS["aloha"]["references"]
 
-CANDIDATE = f"""\
-List all things that can be seen in a picture, as its caption names them.
-{_RULES}
-
-Caption: Two girls wave from a red bus or a tram in the evening light, perhaps with a cat.
-Objects:
-- girl
-- red bus or tram
-- cat (possibly)
-
-Caption: {{caption}}
-Objects:"""
-"""Of a candidate."""
-
-REFERENCES = f"""\
-List all things that can be seen in a picture, as any of its captions names them.
-{_RULES}
-
-Captions:
-- A cook cuts carrots on a wooden board.
-- Someone with a knife in a small kitchen.
-Objects:
-- cook
-- carrot
-- wooden board
-- person
-- knife
-- small kitchen
-
-Captions:
-{{captions}}
-Objects:"""
-"""Of all references together."""
-
-
-_JUDGE = "judge"
 _LAST_WORD, _NO_ROOTS = "last_word", "none"
 _RELEASED_ROOTS = "en_core_web_lg"
 # Number of items whose name vectors are in memory at once.
@@ -75,6 +35,7 @@ Alternatives = tuple[str, ...]
 Things = list[Alternatives]
 
 
+@dataclass(eq=False, repr=False)
 class Aloha(Metric):
     """The similarity of the caption's least likely object to an object of the references.
 
@@ -119,50 +80,44 @@ class Aloha(Metric):
     longest_caption = PARSEABLE
     label = "ALOHa"
     range = (-1.0, 1.0)
-    needs: frozenset[Need] = frozenset({"references", "judge"})
+    needs = frozenset({"references", "judge"})
     own_files = frozenset({"candidate_prompt", "references_prompt"})
     source = "Petryk et al., NAACL 2024; src/aloha/metrics/aloha.py of github.com/DavidMChan/aloha (7da6b90)"
 
-    def __init__(
-        self,
-        objects: Literal["judge", "factual", "spacy", "grammar", "recorded"] = "judge",
-        parser_model: str | None = None,
-        parser_revision: str | None = None,
-        candidate_prompt: str | None = None,
-        references_prompt: str | None = None,
-        max_tokens: int = 512,
-        root_nouns: str | None = None,
-        encoder: str = RELEASED_ENCODER,
-        encoder_revision: str | None = None,
-        aggregate: Aggregate = "min",
-        unmatched: Unmatched = "ignored",
-        empty: Literal["undefined", "scored"] = "undefined",
-        detections: bool = False,
-        device: str | None = None,
-    ) -> None:
-        require_choice("aggregate", aggregate, ("min", "mean"))
-        require_choice("unmatched", unmatched, ("ignored", "zero"))
-        require_choice("empty", empty, ("undefined", "scored"))
-        require_counts(ValueError, max_tokens=max_tokens)
-        judged = objects == _JUDGE
-        self.aggregate: Aggregate = aggregate
-        self.unmatched: Unmatched = unmatched
-        self.empty = empty
-        self.detections = detections
-        needs: set[Need] = {"references", *(("judge",) if judged else ()), *(("objects",) if detections else ())}
-        self.needs = frozenset(needs)
-        # Private: the fingerprint has what they stand for.
-        self._max_tokens = max_tokens
-        self._prompts = ((candidate_prompt, CANDIDATE, "caption"), (references_prompt, REFERENCES, "captions"))
-        self._roots = root_nouns or (_RELEASED_ROOTS if judged else _LAST_WORD)
-        self._encoder = PhraseEncoder(Checkpoint("ALOHa's text encoder", "encoder", encoder, encoder_revision), device)
+    objects: Literal["judge", "factual", "spacy", "grammar", "recorded"] = "judge"
+    parser_model: str | None = None
+    parser_revision: str | None = None
+    candidate_prompt: str | None = None
+    references_prompt: str | None = None
+    max_tokens: int = 512
+    root_nouns: str | None = None
+    encoder: str = RELEASED_ENCODER
+    encoder_revision: str | None = None
+    aggregate: Aggregate = "min"
+    unmatched: Unmatched = "ignored"
+    empty: Literal["undefined", "scored"] = "undefined"
+    detections: bool = False
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        require_choice("aggregate", self.aggregate, ("min", "mean"))
+        require_choice("unmatched", self.unmatched, ("ignored", "zero"))
+        require_choice("empty", self.empty, ("undefined", "scored"))
+        require_counts(ValueError, max_tokens=self.max_tokens)
         self._parser: CaptionParser | None = None
-        if not judged:
-            self._parser = choose_parser(objects, parser_model, parser_revision, device=device)
-        parsers = [] if judged else named_parser(objects, parser_model) or ["FACTUAL"]
-        variant = ["mean"] * (aggregate == "mean") + ["unmatched 0"] * (unmatched == "zero")
-        named = [*parsers, *variant, *other_encoder(encoder, RELEASED_ENCODER)]
-        self.label = labelled(self, named)
+        needs: set[Need] = {"references", *(("objects",) if self.detections else ())}
+        variants: list[str] = []
+        if self.objects == "judge":
+            needs.add("judge")
+        else:
+            self._parser = choose_parser(self.objects, self.parser_model, self.parser_revision, device=self.device)
+            variants = named_parser(self.objects, self.parser_model) or ["FACTUAL"]
+        self.needs = frozenset(needs)
+        self._roots = self.root_nouns or (_LAST_WORD if self._parser else _RELEASED_ROOTS)
+        checkpoint = Checkpoint("ALOHa's text encoder", "encoder", self.encoder, self.encoder_revision)
+        self._encoder = PhraseEncoder(checkpoint, self.device)
+        variants += ["mean"] * (self.aggregate == "mean") + ["unmatched 0"] * (self.unmatched == "zero")
+        self.label = labelled(self, [*variants, *other_encoder(self.encoder, RELEASED_ENCODER)])
 
     def check(self) -> None:
         """Raise if the parser or a prompt, what finds root nouns, or the encoder is missing."""
@@ -178,10 +133,12 @@ class Aloha(Metric):
         """Return the settings, and what finds objects and root nouns and encodes."""
         if self._parser is None:
             prompts = [prompt_digest(prompt) for prompt in self._texts_of_prompts()]
-            found_by = {"prompts": prompts, "max_tokens": self._max_tokens}
+            found_by = {"prompts": prompts, "max_tokens": self.max_tokens}
         else:
             found_by = self._parser.fingerprint()
-        return {**self._settings(), **found_by, "root_nouns": self._root()[1], **self._encoder.fingerprint()}
+        own = {name: getattr(self, name) for name in ("aggregate", "unmatched", "empty", "detections")}
+        root_nouns = self._root()[1]
+        return {"metric": "Aloha", **own, **found_by, "root_nouns": root_nouns, **self._encoder.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -294,7 +251,7 @@ class Aloha(Metric):
             *(fill(prompt, caption=text) for text in texts),
             *(fill(of_references, captions="\n".join(f"- {caption}" for caption in captions)) for captions in asked),
         ]
-        answers = ask([JudgeRequest(request, max_tokens=self._max_tokens) for request in requests], context)
+        answers = ask([JudgeRequest(request, max_tokens=self.max_tokens) for request in requests], context)
         read = [_read(answer, certain=number < len(texts)) for number, answer in enumerate(answers)]
         of_text: dict[str, Things | str] = {caption: [] for caption in candidates}
         of_text |= zip(texts, read[: len(texts)], strict=True)
@@ -320,10 +277,11 @@ class Aloha(Metric):
         return [word for text in (candidate, *references) for word in self._parser.unknown(text)]
 
     def _texts_of_prompts(self) -> tuple[str, str]:
-        candidate, references = (
-            own if path is None else read_prompt(path, (field,)) for path, own, field in self._prompts
+        of_candidate, of_references = self.candidate_prompt, self.references_prompt
+        return (
+            CANDIDATE if of_candidate is None else read_prompt(of_candidate, ("caption",)),
+            REFERENCES if of_references is None else read_prompt(of_references, ("captions",)),
         )
-        return candidate, references
 
     def _root(self) -> tuple[Callable[[str], str | None], str]:
         """Return what finds the root noun of a name, and its identity."""

@@ -7,14 +7,14 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ..downloads import Resource
 from ..errors import MetricError, require_all
 from .capture import nltk_text, wordnet
-from .contract import PARSEABLE, Context, Metric, labelled
+from .contract import PARSEABLE, Context, ShareMetric, labelled
 from .items import Items, Scores
 from .words.spacy_pipelines import load_pipeline, pipeline_identity
 
@@ -22,7 +22,7 @@ RELEASED_VECTORS = "en_core_web_lg"
 _PARTS = ("nouns", "hallucinated", "truth", "covered", "foreseen", "cognitive", "captions", "hallucinating")
 
 
-class _Amber(Metric):
+class _Amber(ShareMetric):
     """The count that the four metrics share.
 
     The references are two lists of words with commas: what annotators saw in the image (the truth), and what they
@@ -50,15 +50,11 @@ class _Amber(Metric):
     """
 
     splits_words = True
-    is_share = True
-    aggregation = "corpus"
     longest_caption = PARSEABLE
     needs = frozenset({"references"})
     data_files = frozenset({"associations", "safe_words"})
     set_by_data = data_files
     source = "Wang et al. 2023 (AMBER, arXiv:2311.07397); inference.py of github.com/junyangwang0410/AMBER (534babf)"
-    _share: ClassVar[tuple[str, str]]
-    """The parts of which a value is the ratio."""
 
     def __init__(
         self, associations: str = "", safe_words: str = "", vectors: str = RELEASED_VECTORS, similarity: float = 0.8
@@ -96,19 +92,7 @@ class _Amber(Metric):
         if counted is None:
             counted = items.memo[key] = self._count(items, context)
         parts, failures = counted
-        part, whole = (parts[name] for name in self._share)
-        values = np.divide(part, whole, out=np.zeros(len(items)), where=whole > 0)
-        values[list(failures)] = np.nan
-        return Scores(values, dict(parts), dict(failures))
-
-    def terms(self, scores: Scores) -> np.ndarray:
-        """Return the two counts of each caption of which the value is the ratio."""
-        return np.stack([scores.parts[name] for name in self._share], axis=1)
-
-    def pool(self, totals: np.ndarray) -> float:
-        """Return the ratio of all captions together; NaN if there is nothing to count."""
-        part, whole = totals.tolist()
-        return part / whole if whole else float("nan")
+        return self._shares(parts, failures)
 
     def _count(self, items: Items, context: Context) -> tuple[dict[str, np.ndarray], dict[int, str]]:
         texts, lemmas = nltk_text.read(items.candidates, context), wordnet.load(wordnet.find())

@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from ..errors import require_counts
-from .contract import PARSEABLE, Context, Metric, labelled, require_choice
+from .contract import Context, labelled, require_choice
 from .items import Items, Scores
-from .judging import JudgeQuestion, ask_each, fill, read_list, require_drawing
+from .judging import PROMPTS, DrawingMetric, JudgeQuestion, fill, read_list
 
-# Released with Tarsier, and needed word for word: another prompt is another metric. See NOTICE.
-EXTRACT = """\
-Bellow is a description of a video clip:
-Video Description: {caption}
-
-Extract at most 10 key events from the above video description paragraph. Requirements
-:- An event must include an action, motion or movement (NOT STATIC INFORMATION). DON'T repeat same events.
-- Every event is represented by a brief sentence within 10 words, with a subject, a predicate and optionally \
-an object, avoid unnecessary appearance descriptions.
-- Every event must be atomic, meaning that it cannot be further split into multiple events.
-- Scene cuts and camera motions are NOT events.
-- Substitute pronouns by the nouns they refer to.
-
-Please generate the response in the form of a Python dictionary string with keys "events". The value of "events" is a \
-List(str), of which each item is an event. DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR EXPLANATION. Only provide the \
-Python dictionary string. For example, your response should look like this: {"events": [event1, event2, ...]}"""
-"""For the events of a description."""
-
-RELATE = """\
-Given a video description and a list of events. For each event, classify the relationship between the video \
-description and the event into three classes: entailment, neutral, contradiction.
-- "entailment" means that the video description entails the event.
-- "contradiction" means that some detail in the video description contradicts with the event.
-- "neutral" means that the relationship is neither "entailment" or "contradiction".
-
-Video Description:
-{description}
-
-Events: {events}
-Output a JSON formed as:
-{
-  "events": [
-    {"event": "copy an event here", "relationship": "put class name here",  "reason": "give your reason here"},
-    ...
-  ]
-}
-
-DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR EXPLANATION. Only output the JSON. Output:"""
-"""For what a description says of the events of another."""
+EXTRACT, RELATE = PROMPTS["autodq"]["extract"], PROMPTS["autodq"]["relate"]
 
 _CLASSES = ("entailment", "neutral", "contradiction")
 _PARTS: tuple[str, ...] = ("precision", "recall", "f1", "events", "reference_events")
@@ -62,7 +24,8 @@ _Key = TypeVar("_Key")
 _Said = TypeVar("_Said")
 
 
-class _AutoDq(Metric):
+@dataclass(eq=False, repr=False)
+class _AutoDq(DrawingMetric):
     """The computation that the three metrics share through the cache.
 
     A judge extracts the caption's events. Precision is their share that the reference entails, recall the share of the
@@ -89,35 +52,22 @@ class _AutoDq(Metric):
         ValueError: A setting is out of range.
     """
 
-    longest_caption = PARSEABLE
     needs = frozenset({"references", "judge"})
     source = (
         "Wang et al. 2024 (Tarsier, arXiv:2407.00634); evaluation/metrics/evaluate_dream_gpt.py of "
         "github.com/bytedance/tarsier (63de87a)"
     )
-    _of: str
+    _of: ClassVar[str]
 
-    def __init__(
-        self,
-        events: Literal["given", "judge"] = "given",
-        tries: int = 10,
-        temperature: float = 1.0,
-        seed: int = 0,
-        max_tokens: int = 4096,
-    ) -> None:
-        require_choice("events", events, ("given", "judge"))
-        require_counts(ValueError, tries=tries, max_tokens=max_tokens)
-        require_drawing(seed, temperature)
-        self.events = events
-        self.tries = tries
-        self.temperature = temperature
-        self.seed = seed
-        self.max_tokens = max_tokens
-        self.label = labelled(self, ["reference's events by the judge"] * (events == "judge"))
+    events: Literal["given", "judge"] = "given"
+    _: KW_ONLY
+    tries: int = 10
+    max_tokens: int = 4096
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the settings."""
-        return self._settings()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("events", self.events, ("given", "judge"))
+        self.label = labelled(self, ["reference's events by the judge"] * (self.events == "judge"))
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -130,12 +80,12 @@ class _AutoDq(Metric):
         references = [texts[0].lower() if texts else "" for texts in items.references]
         described = [*captions, *(references if self.events == "judge" else ())]
         asked = {text: fill(EXTRACT, caption=text.replace('"', "'")) for text in described if text.strip()}
-        extracted = self._ask({text: (prompt, read_events) for text, prompt in asked.items()}, context)
+        extracted = self._said({text: (prompt, read_events) for text, prompt in asked.items()}, context)
         directions: list[tuple[_Direction, _Direction]] = []
         for caption, reference, texts in zip(captions, references, items.references, strict=True):
             known = extracted.get(reference, ()) if self.events == "judge" else texts[1:]
             directions.append(((reference, extracted.get(caption, ())), (caption, known)))
-        related = self._ask(
+        related = self._said(
             {
                 (text, events): (
                     fill(RELATE, description=text, events=str([*events])),
@@ -159,15 +109,13 @@ class _AutoDq(Metric):
         named = dict(zip(_PARTS, parts.T.copy(), strict=True))
         return Scores(named[self._of], named, failures)
 
-    def _ask(
+    def _said(
         self, asked: Mapping[_Key, tuple[str, Callable[[str], _Said]]], context: Context
     ) -> dict[_Key, _Said | str]:
         """Return by key what the answer to a prompt says, or the reason why there is none."""
         questions = [JudgeQuestion(prompt, read, self.temperature) for prompt, read in asked.values()]
-        answers = ask_each(questions, context, self.tries, self.seed, self.max_tokens)
-        return {
-            key: answer if isinstance(answer, str) else answer[0] for key, answer in zip(asked, answers, strict=True)
-        }
+        answers = (answer if isinstance(answer, str) else answer[0] for answer in self._ask(questions, context))
+        return dict(zip(asked, answers, strict=True))
 
 
 class AutoDq(_AutoDq):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..adapters.devices import BatchSize, find_device
+from ..adapters.devices import BatchSize, find_device, padded
 from ..adapters.encoders.clip_tokens import reserved_positions
 from ..batches import grouped
 from ..downloads import Resource
 from ..errors import MetricError, require_counts
 from .contract import Context, Metric, kept, require_choice
 from .items import Items, Scores
-from .vectors.checkpoints import Checkpoint, batches_that_fit, padded
+from .vectors.checkpoints import Checkpoint, batches_that_fit
 
 if TYPE_CHECKING:
     import torch

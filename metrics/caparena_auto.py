@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,27 +13,12 @@ import numpy as np
 from ..adapters import Judgement, JudgeRequest
 from .contract import Context, images_of
 from .items import Items, Scores
-from .judging import PromptedMetric, ask_until_read, fill, require_tries
+from .judging import PROMPTS, PromptedMetric, ask_until_read, fill, require_tries
 
-_PROMPT = (
-    "Two captions of the image are below, and a third one that a person wrote. Say which of the first two is better, "
-    "by your own judgement of these points:\n"
-    "- Precision: what it says of colours, numbers, places and postures is right.\n"
-    "- Informativeness: it says what matters in the image.\n"
-    "- Hallucination: it names nothing that is not there; this counts heavily.\n"
-    "- Detail: small differences that the image decides.\n"
-    "- Use to a person who cannot see: would it tell them what the image shows?\n"
-    "- The image that it evokes: is it this one?\n"
-    "Trust the person's caption where you are unsure, but it does not say everything. Call it a tie only where neither "
-    "is better.\n\n"
-    "Caption 1:\n{first}\n\nCaption 2:\n{second}\n\nCaption by a person:\n{reference}\n\n"
-    "Answer in two lines:\n"
-    "Reason: why\n"
-    "Judgment: Caption 1 is better / Caption 2 is better / Tie"
-)
 _VERDICTS = {"caption 1 is better": 1, "caption 2 is better": -1, "tie": 0}
 
 
+@dataclass(eq=False, repr=False)
 class CapArenaAuto(PromptedMetric):
     """Whether a judge prefers a caption to that of a baseline: 1, 0 for a tie, -1.
 
@@ -62,24 +48,17 @@ class CapArenaAuto(PromptedMetric):
     label = "CapArena-Auto"
     needs = frozenset({"image", "references", "judge"})
     range = (-1.0, 1.0)
-    _own = _PROMPT
+    _own = PROMPTS["caparena_auto"]["compare"]
     _fields = ("first", "second", "reference")
     source = "Cheng et al. 2025; vlm_as_a_judge.py of github.com/njucckevin/CapArena (c251cdd); prompt in other words"
 
-    def __init__(
-        self,
-        prompt: str | None = None,
-        seed: int = 0,
-        max_tokens: int = 1500,
-        tries: int = 5,
-        on_failure: Literal["fail", "zero"] = "fail",
-    ) -> None:
-        require_tries(max_tokens, tries, on_failure)
-        super().__init__(prompt)
-        self.seed = seed
-        self.max_tokens = max_tokens
-        self.tries = tries
-        self.on_failure = on_failure
+    seed: int = 0
+    max_tokens: int = 1500
+    tries: int = 5
+    on_failure: Literal["fail", "zero"] = "fail"
+
+    def __post_init__(self) -> None:
+        require_tries(self.max_tokens, self.tries, self.on_failure)
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from ..downloads import Files, Resource
 from ..errors import MetricError
 from ..paths import cache_folder
 from ..tasks.locate import DataLocations
-from .contract import Context, Metric
+from .contract import Context, Metric, ShareMetric
 from .items import Items, Scores
 from .sources import sources
 
@@ -70,7 +71,7 @@ class _Chair(Metric):
         return known
 
 
-class ChairI(_Chair):
+class ChairI(_Chair, ShareMetric):
     """Hallucinated mentions of objects, as a share of all mentions (CHAIRi).
 
     The value of an item is its own share, 0 where it mentions no object; the system-level value is that
@@ -78,7 +79,7 @@ class ChairI(_Chair):
     """
 
     label = "CHAIRi"
-    aggregation = "corpus"
+    _share = "hallucinated", "mentions"
     undefined = (
         "no caption mentions any of the 80 COCO objects, so that CHAIRi is 0 of 0 mentions. Are these English "
         "captions of everyday photographs? CHAIR knows no other objects."
@@ -86,20 +87,7 @@ class ChairI(_Chair):
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``."""
-        parts, failures = self._count(items)
-        mentions, hallucinated = parts["mentions"], parts["hallucinated"]
-        values = np.divide(hallucinated, mentions, out=np.zeros(len(items)), where=mentions > 0)
-        values[list(failures)] = np.nan
-        return Scores(values=values, parts=dict(parts), failures=dict(failures))
-
-    def terms(self, scores: Scores) -> np.ndarray:
-        """Return the mentions of each item, and those that are hallucinated."""
-        return np.stack([scores.parts["mentions"], scores.parts["hallucinated"]], axis=1)
-
-    def pool(self, totals: np.ndarray) -> float:
-        """Return the share among all mentions; NaN if there are none."""
-        mentions, hallucinated = totals.tolist()
-        return hallucinated / mentions if mentions else float("nan")
+        return self._shares(*self._count(items))
 
 
 class ChairS(_Chair):
@@ -152,48 +140,20 @@ _WHERE_FROM = (
     f"be passed on with capbench. Or put it at $CAPBENCH_DATA/{TABLE}, or name it with the setting 'synonyms'."
 )
 
-_COMPOUNDS = (
-    "motor bike, motor cycle, air plane, traffic light, street light, traffic signal, stop light, "
-    "fire hydrant, stop sign, parking meter, suit case, sports ball, baseball bat, baseball glove, "
-    "tennis racket, wine glass, hot dog, cell phone, mobile phone, teddy bear, hair drier, "
-    "potted plant, laptop computer, stove top oven, home plate, train track"
-)
-# The rules of the released utils/chair.py. Words stand as its singulariser leaves them: "wine glas".
-_DOUBLE_WORDS = {
-    **{words: words for words in _COMPOUNDS.split(", ")},
-    **{
-        f"{age} {animal}": animal
-        for age in ("baby", "adult")
-        for animal in "bird cat dog horse sheep cow elephant bear zebra giraffe animal cub".split()  # noqa: SIM905
-    },
-    "passenger jet": "jet",
-    "passenger train": "train",
-    "bow tie": "tie",
-    "toilet seat": "toilet",
-    "wine glas": "wine glass",
+_RULES: Any = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+_DOUBLE_WORDS: dict[str, str] = {
+    **{words: words for words in _RULES["compounds"]},
+    **{f"{age} {animal}": animal for age in ("baby", "adult") for animal in _RULES["animals"]},
+    **_RULES["double_words"],
 }
+_IRREGULAR: dict[str, str] = _RULES["irregular"]
+_UNCHANGED: tuple[str, ...] = tuple(_RULES["unchanged"])
+_SUFFIXES = [(re.compile(f"{plural}$"), ending) for plural, ending in _RULES["suffixes"].items()]
 
 # As NLTK splits: a full stop at the end only, no comma or colon before a digit.
 _FULL_STOP = re.compile(r"([^.])(\.[\])}>\"'»”’]*)$")
 _MARKS = re.compile(r"\.{2,}|--|[,:](?!\d)|[;?!*@#$%&()\[\]{}<>\"“”«»„‘’`]|(?<!\S)'")
 _CLITIC = re.compile(r"([^'].*?)('(?:s|m|d|ll|re|ve)?)")
-
-_IRREGULAR = {
-    "children": "child", "geese": "goose", "kine": "cow", "men": "man", "oxen": "ox", "people": "person",
-}  # fmt: skip
-_UNCHANGED = ("scissors", "doggies", "collies")
-_SUFFIXES = [
-    (re.compile(rule + "$"), singular)
-    for rule, singular in (
-        (r"mice", "mouse"),
-        (r"oes", "o"),
-        (r"(bus|x|ch|ss|sh)es", r"\1"),
-        (r"([^aeiouy])ies", r"\1y"),
-        (r"([aeo]l)ves", r"\1f"),
-        (r"([nlw]i)ves", r"\1fe"),
-        (r"s", ""),
-    )
-]
 
 
 @dataclass(frozen=True)

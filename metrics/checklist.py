@@ -5,57 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import require_counts
-from .contract import Context, labelled
+from .contract import Context, ShareMetric, labelled
 from .items import Items, Scores
-from .judging import MOST_CHARACTERS, JudgeQuestion, PromptedMetric, ask_each, fill
+from .judging import MOST_CHARACTERS, PROMPTS, JudgeQuestion, PromptedMetric, ask_each, fill
 
-# Released with CAPEval, and needed word for word: another prompt is another metric. See NOTICE.
-SYSTEM = """\
-You are an expert image-caption judge for a research benchmark.
-
-Behavior:
-- Apply a moderately strict standard: reward clear, accurate coverage; penalize contradictions.
-- When the caption is genuinely ambiguous about a checklist point, prefer "not_mentioned" over guessing "yes".
-- Use only the caption text and the checklist metadata provided; do not invent scene facts from prior knowledge.
-- Output must be one valid JSON object exactly in the form requested by the user—no markdown code fences, no text \
-before or after."""
-PROMPT = """\
-Evaluate the CAPTION against each checklist item below.
-
-For each item_index, based ONLY on the caption, assign exactly one verdict:
-  - "yes": the caption correctly covers the factual content that this checklist item is asking about—the caption \
-supports the proposition in the question without contradiction.
-  - "no": the caption engages with the same topic as the question but contradicts it or is clearly inconsistent.
-  - "not_mentioned": the caption does not address this checklist point (or is too vague to decide).
-If the question is phrased negatively (e.g. whether something is absent), "yes" means the caption is consistent with \
-that negative claim—not that you are answering the word "yes" to English grammar.
-
-For every verdict you MUST include a short "reasoning" field (one concise sentence) explaining
-the evidence from the caption (for calibration and auditing).
-
-CAPTION:
-{caption}
-
-CHECKLIST (metadata is for context; the Question text is primary):
-  - item_index: stable id you must echo in gt_verdicts.
-  - tag: fine-grained label for downstream analysis (e.g. color, spatial); do not replace the Question.
-  - type: which checklist channel this question belongs to (e.g. attribute vs relation); use the Question as ground \
-truth.
-
-{items}
-
-Return ONLY a JSON object (no markdown) with exactly this structure:
-{"gt_verdicts":[{"item_index":<int>,"verdict":"yes"|"no"|"not_mentioned","reasoning":"<one short sentence>"},...]}
-Rules:
-- Every item_index from the checklist must appear exactly once in gt_verdicts.
-- Every gt_verdicts entry must include non-empty reasoning (at least a few words)."""
+SYSTEM, PROMPT = PROMPTS["capeval"]["system"], PROMPTS["capeval"]["verdicts"]
 
 Verdict = Literal["yes", "no", "not_mentioned"]
 _SPELLINGS: dict[str, Verdict] = {
@@ -90,7 +51,8 @@ class ChecklistItem:
         return name == self.type or name in (tag.strip() for tag in re.split("[,，;；|]", self.tags))
 
 
-class _JudgedChecklist(PromptedMetric):
+@dataclass(eq=False, repr=False)
+class _JudgedChecklist(PromptedMetric, ShareMetric):
     """The computation that both metrics share through the cache.
 
     The references are the items of the image's checklist: each a question, or an object of JSON with ``question`` and,
@@ -116,8 +78,6 @@ class _JudgedChecklist(PromptedMetric):
     """
 
     needs = frozenset({"references", "judge"})
-    aggregation = "corpus"
-    is_share = True
     own_files = frozenset({"prompt"})
     source = (
         "Liu, Wang, Zhang 2026 (CAPEval, arXiv:2608.02589); capeval/score/evaluate.py and capeval/metrics/aggregate.py "
@@ -126,19 +86,22 @@ class _JudgedChecklist(PromptedMetric):
     _own = PROMPT
     _fields = ("caption", "items")
 
-    def __init__(
-        self, of: str | None = None, prompt: str | None = None, max_tokens: int = 8192, tries: int = 1
-    ) -> None:
-        require_counts(ValueError, max_tokens=max_tokens, tries=tries)
-        super().__init__(prompt)
-        self.of = of
-        self.max_tokens = max_tokens
-        self.tries = tries
-        variants = [of or "", "own prompt" if prompt else ""]
+    of: str | None = None
+    max_tokens: int = 8192
+    tries: int = 1
+
+    def __post_init__(self) -> None:
+        require_counts(ValueError, max_tokens=self.max_tokens, tries=self.tries)
+        variants = [self.of or "", "own prompt" if self.prompt else ""]
         self.label = labelled(self, [variant for variant in variants if variant])
 
-    def _count(self, items: Items, context: Context) -> Scores:
-        """Return the parts, with a value of 0 for each caption that has an answer."""
+    def score(self, items: Items, context: Context) -> Scores:
+        """Score each item; see ``Metric.score``.
+
+        Raises:
+            MetricError: There is no judge, or the prompt cannot be read.
+            AdapterError: The judge failed as a whole.
+        """
         lists: dict[int, list[ChecklistItem]] = {}
         failures: dict[int, str] = {}
         for item, references in enumerate(items.references):
@@ -172,26 +135,7 @@ class _JudgedChecklist(PromptedMetric):
                 pairs = zip(lists[item], of_item, strict=True)
                 kept = [verdict for entry, verdict in pairs if self.of is None or entry.belongs_to(self.of)]
                 counts[item] = kept.count("yes"), kept.count("no"), len(kept)
-        values = np.zeros(len(items))
-        values[list(failures)] = np.nan
-        return Scores(values, dict(zip(("yes", "no", "items"), counts.T.copy(), strict=True)), failures, remarks)
-
-    def score(self, items: Items, context: Context) -> Scores:
-        """Score each item; see ``Metric.score``.
-
-        Raises:
-            MetricError: There is no judge, or the prompt cannot be read.
-            AdapterError: The judge failed as a whole.
-        """
-        counted = self._count(items, context)
-        part, whole = self.terms(counted).T
-        shares = np.divide(part, whole, out=np.zeros(len(items)), where=whole > 0)
-        return replace(counted, values=counted.values + shares)
-
-    def pool(self, totals: np.ndarray) -> float:
-        """Return the share of all items together; NaN if there are none."""
-        part, whole = totals.tolist()
-        return part / whole if whole else float("nan")
+        return self._shares(dict(zip(("yes", "no", "items"), counts.T.copy(), strict=True)), failures, remarks)
 
 
 class ChecklistCoverage(_JudgedChecklist):

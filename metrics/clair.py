@@ -13,16 +13,9 @@ import numpy as np
 from ..adapters import Judgement, JudgeRequest
 from .contract import PARSEABLE, Context, Metric
 from .items import Items, Scores
-from .judging import ask_until_read, fill, require_tries
+from .judging import PROMPTS, ask_until_read, fill, require_tries
 
-# Released with CLAIR, and needed word for word: another prompt is another metric. See NOTICE.
-PROMPT = (
-    "You are trying to tell if a candidate set of captions is describing the same image as a reference set of "
-    "captions.\nCandidate set:\n{candidates}\nReference set:\n{references}\n"
-    "On a precise scale from 0 to 100, how likely is it that the candidate set is describing the same image as "
-    'the reference set? (JSON format, with a key "score", value between 0 and 100, and a key "reason" with a '
-    "string value.)\n"
-)
+PROMPT = PROMPTS["clair"]["rate"]
 
 
 class Clair(Metric):

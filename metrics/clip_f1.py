@@ -131,10 +131,7 @@ class _ClipParts(Metric):
                 reasons.update({keys[item]: reason for item, reason in failed.items()})
                 yield {keys[item]: row for item, row in rows.items()}
 
-        def progress(done: int, total: int) -> None:
-            context.progress(done + len(reasons), total)
-
-        known = kept(cache, producer, first, compute, progress)
+        known = kept(cache, producer, first, compute, context.progress, reasons)
         table = np.zeros((len(items), 6))
         table[list(failures)] = np.nan
         for item, key in keys.items():

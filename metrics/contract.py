@@ -65,6 +65,8 @@ def kept(
     inputs: Iterable[str],
     compute: Callable[[list[str]], Iterable[Mapping[str, Any]]],
     progress: Reporter = unheard,
+    failed: Collection[str] = (),
+    arrays: bool = False,
 ) -> dict[str, Any]:
     """Return the value of each input: what the cache has, and the others, which are kept a second at a time.
 
@@ -74,9 +76,12 @@ def kept(
         inputs: The inputs; equal ones have one value.
         compute: Yields the values of inputs, of some at a time.
         progress: Called with (done, total).
+        failed: The inputs that ``compute`` has found to have no value: done, too.
+        arrays: Whether values are arrays.
     """
+    get, put = (cache.get_arrays, cache.put_arrays) if arrays else (cache.get, cache.put)
     unique = list(dict.fromkeys(inputs))
-    known = dict(cache.get(producer, unique))
+    known: dict[str, Any] = dict(get(producer, unique))
     progress(len(known), len(unique))
     missing = [key for key in unique if key not in known]
     waiting, kept_at = dict[str, Any](), time.monotonic()
@@ -87,12 +92,12 @@ def kept(
             # A store's index has the order of hashes: each write changes most of its pages.
             if time.monotonic() - kept_at >= _KEEP_SECONDS:
                 batch, waiting = waiting, {}
-                cache.put(producer, batch)
+                put(producer, batch)
                 kept_at = time.monotonic()
-            progress(len(known), len(unique))
+            progress(len(known) + len(failed), len(unique))
     finally:
         if waiting:
-            cache.put(producer, waiting)
+            put(producer, waiting)
     return known
 
 
@@ -296,6 +301,32 @@ class Metric(Aggregate, ABC):
     def has_state(self) -> bool:
         """Whether its items can be scored a shard at a time with the state of their corpus."""
         return isinstance(self, CorpusMetric) and self.corpus_dependent
+
+
+class ShareMetric(Metric):
+    """A metric whose value is a share: of what an item counts, and of what all items count together.
+
+    An item with nothing to count has 0, and adds nothing to the system's value.
+    """
+
+    is_share = True
+    aggregation = "corpus"
+    _share: tuple[str, str]
+    """The parts that are divided: counts ``[n]``."""
+
+    def terms(self, scores: Scores) -> np.ndarray:
+        """Return the two counts of each item of which the value is the ratio."""
+        return np.stack([scores.parts[name] for name in self._share], axis=1)
+
+    def _shares(
+        self, parts: Mapping[str, np.ndarray], failures: Mapping[int, str], remarks: Mapping[int, str] | None = None
+    ) -> Scores:
+        """Return the scores of items that were counted."""
+        scores = Scores(np.empty(0), dict(parts), dict(failures), dict(remarks or {}))
+        part, whole = self.terms(scores).T
+        values = np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+        values[list(failures)] = np.nan
+        return replace(scores, values=values)
 
 
 class CorpusMetric(Metric):

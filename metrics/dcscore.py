@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -17,75 +17,20 @@ from pydantic import BaseModel, Field, ValidationError
 from ..adapters import ImageHandle, VideoHandle
 from ..errors import DataError, MetricError, require_all, require_counts
 from ..rows import BadRow, first_fault, read_rows
-from .contract import PARSEABLE, Context, Metric, Need, images_of, labelled, require_choice
+from .contract import Context, images_of, labelled, require_choice
 from .items import Items, Scores
-from .judging import JudgeQuestion, ask_each, fill, prompt_digest, read_list, read_prompt, require_drawing
+from .judging import PROMPTS, DrawingMetric, JudgeQuestion, fill, prompt_digest, read_list, read_prompt, require_drawing
 from .recorded import bare_name, score_file_digest
 
-FACTS = """\
-Break a caption of an image down into its smallest statements: facts that say one thing each and together say all that \
-the caption says. Say each once.
-
-Number things of one kind ("dog_0", "dog_1") and call them so in every fact. Where a fact names a thing for the first \
-time, give that name as its "identifier". The "relevance" of a fact is 1 if it says what is to be seen, and 0 if it is \
-a conclusion, a mood or an opinion.
-
-Answer with a JSON list and nothing else:
-[{"fact": "...", "identifier": "...", "relevance": 1}, ...]
-
-Caption: Two brown dogs run over wet sand, enjoying their freedom.
-[{"fact": "There are two dogs_0.", "identifier": "dogs_0", "relevance": 1},
- {"fact": "The dogs_0 are brown.", "relevance": 1},
- {"fact": "The dogs_0 run.", "relevance": 1},
- {"fact": "There is sand_0 below the dogs_0.", "identifier": "sand_0", "relevance": 1},
- {"fact": "The sand_0 is wet.", "relevance": 1},
- {"fact": "The dogs_0 enjoy their freedom.", "relevance": 0}]
-
-Caption: {caption}
-"""
-"""For the facts of a caption."""
-
-MATCH = """\
-Two lists of facts are of one image: the first was taken out of a caption to be tested, the second, the oracle, is \
-what people know of the image. Say for every fact of the first list which fact of the oracle is about the same, even \
-if it is wrong in it, such as a colour or a place. Both lists number things on their own: find out first which are the \
-same.
-
-Answer with a JSON list and nothing else, one entry for each fact of the first list, which repeats the entry and adds \
-"matched_oracle_id": the "id" of the fact of the oracle, or "None" where no fact of it is about the same.
-
-Facts to be tested:
-{predicted_atomic_facts}
-
-The oracle:
-{oracle_atomic_facts}
-"""
-"""For the oracle's fact that each fact of a caption is about."""
-
-VERIFY = """\
-You see an image, and what a person wrote of it. Say of every fact of a list whether it is true of the image: trust \
-your eyes and the person's caption.
-
-Answer with a JSON list and nothing else, one entry for each fact, which repeats the entry and adds "verification": 1 \
-if it is true, 0 if it is not.
-
-The person's caption:
-{reference_caption}
-
-Facts:
-{atomic_facts}
-"""
-"""For whether each fact of a caption is true."""
-
-
-_PROMPTS = {
-    "facts": (FACTS, ("caption",)),
-    "match": (MATCH, ("predicted_atomic_facts", "oracle_atomic_facts")),
-    "verify": (VERIFY, ("reference_caption", "atomic_facts")),
+_FIELDS = {
+    "facts": ("caption",),
+    "match": ("predicted_atomic_facts", "oracle_atomic_facts"),
+    "verify": ("reference_caption", "atomic_facts"),
 }
 
 
-class DcScore(Metric):
+@dataclass(eq=False, repr=False)
+class DcScore(DrawingMetric):
     """The mean of two F1 of a caption's facts: over all of them, and over those that describe the image.
 
     A judge extracts the caption's facts. It matches each with a fact of the oracle, ``answers`` times. From the image
@@ -126,7 +71,6 @@ class DcScore(Metric):
         ValueError: A setting is out of range.
     """
 
-    longest_caption = PARSEABLE
     label = "DCScore"
     own_files = frozenset({"facts", "facts_prompt", "match_prompt", "verify_prompt"})
     set_by_data = frozenset({"facts"})
@@ -134,47 +78,36 @@ class DcScore(Metric):
         "Ye et al., ICLR 2025; eval/evaluation_decapbench.py and compute_results.py of github.com/MAGAer13/DeCapBench "
         "(e356ed7); prompts in other words"
     )
-    needs: frozenset[Need] = frozenset({"image", "judge"})
+    needs = frozenset({"image", "judge"})
 
-    def __init__(
-        self,
-        facts: str | None = None,
-        oracle: Literal["people", "judge"] = "people",
-        facts_prompt: str | None = None,
-        match_prompt: str | None = None,
-        verify_prompt: str | None = None,
-        join: Join = "number",
-        invalid: Literal["exclude", "zero"] = "exclude",
-        answers: int = 3,
-        tries: int = 5,
-        temperature: float = 1.0,
-        verify_temperature: float = 0.3,
-        seed: int = 0,
-        max_tokens: int = 2000,
-    ) -> None:
-        require_choice("oracle", oracle, ("people", "judge"))
-        require_choice("join", join, ("number", "text"))
-        require_choice("invalid", invalid, ("exclude", "zero"))
-        require_counts(ValueError, answers=answers, tries=tries, max_tokens=max_tokens)
-        require_drawing(seed, temperature, verify_temperature)
-        if facts is not None and oracle == "judge":
+    facts: str | None = None
+    oracle: Literal["people", "judge"] = "people"
+    # Not in the fingerprint, which has what they hold, not where they are.
+    facts_prompt: InitVar[str | None] = None
+    match_prompt: InitVar[str | None] = None
+    verify_prompt: InitVar[str | None] = None
+    join: Join = "number"
+    invalid: Literal["exclude", "zero"] = "exclude"
+    answers: int = 3
+    verify_temperature: float = 0.3
+    _: KW_ONLY
+    max_tokens: int = 2000
+
+    def __post_init__(self, facts_prompt: str | None, match_prompt: str | None, verify_prompt: str | None) -> None:
+        super().__post_init__()
+        require_choice("oracle", self.oracle, ("people", "judge"))
+        require_choice("join", self.join, ("number", "text"))
+        require_choice("invalid", self.invalid, ("exclude", "zero"))
+        require_counts(ValueError, answers=self.answers)
+        require_drawing(self.seed, self.verify_temperature)
+        if self.facts is not None and self.oracle == "judge":
             raise ValueError("'facts' names a file and oracle=judge asks a judge; give one of them")
-        self.oracle = oracle
-        self.join: Join = join
-        self.invalid = invalid
-        self.answers = answers
-        self.tries = tries
-        self.temperature = temperature
-        self.verify_temperature = verify_temperature
-        self.seed = seed
-        self.max_tokens = max_tokens
-        # Private: the fingerprint has what they hold, not where they are.
-        self._facts = None if facts is None else Path(facts).expanduser()
         self._paths = {"facts": facts_prompt, "match": match_prompt, "verify": verify_prompt}
-        if oracle == "judge":
+        variants = []
+        if self.oracle == "judge":
             self.needs = frozenset({"image", "references", "judge"})
-        variant = ["oracle by the judge"] * (oracle == "judge") + ["invalid 0"] * (invalid == "zero")
-        self.label = labelled(self, variant)
+            variants.append("oracle by the judge")
+        self.label = labelled(self, [*variants, *["invalid 0"] * (self.invalid == "zero")])
 
     def check(self) -> None:
         """Raise if a prompt or the oracle's facts cannot be read."""
@@ -302,7 +235,7 @@ class DcScore(Metric):
         ]
         return {
             text: f"facts: {answer}" if isinstance(answer, str) else answer[0]
-            for text, answer in zip(unique, self._ask(asked, context), strict=True)
+            for text, answer in zip(unique, self._ask(asked, context, self.answers), strict=True)
         }
 
     def _matching(self, case: Case) -> JudgeQuestion:
@@ -326,7 +259,7 @@ class DcScore(Metric):
     def _several(self, questions: Iterable[JudgeQuestion], context: Context) -> list[list[tuple[Any, str]] | str]:
         """Return of each question as many answers as are wanted; or why one of them is missing."""
         every = [replace(question, number=number) for question in questions for number in range(self.answers)]
-        read = self._ask(every, context)
+        read = self._ask(every, context, self.answers)
         several = (read[start : start + self.answers] for start in range(0, len(read), self.answers))
         return [
             next((why for why in answers if isinstance(why, str)), None)
@@ -334,15 +267,12 @@ class DcScore(Metric):
             for answers in several
         ]
 
-    def _ask(self, questions: Sequence[JudgeQuestion], context: Context) -> list[tuple[Any, str] | str]:
-        return ask_each(questions, context, self.tries, self.seed, self.max_tokens, self.answers)
-
     @cached_property
     def _prompts(self) -> dict[str, str]:
         """The prompts, as the arguments of these names say."""
         return {
-            name: own if (path := self._paths[name]) is None else read_prompt(path, fields)
-            for name, (own, fields) in _PROMPTS.items()
+            name: PROMPTS["dcscore"][name] if (path := self._paths[name]) is None else read_prompt(path, fields)
+            for name, fields in _FIELDS.items()
         }
 
     @cached_property
@@ -351,13 +281,13 @@ class DcScore(Metric):
 
     @property
     def _file(self) -> Path:
-        if self._facts is None:
+        if self.facts is None:
             raise MetricError(
                 "DCScore needs a file of oracle facts; capbench ships none, as the released ones have no licence.",
                 "Name the file: dcscore[facts=human_annotated_oracle_facts.jsonl], of DeCapBench's folder eval; "
                 "dcscore[oracle=judge] takes them out of the references.",
             )
-        return self._facts
+        return Path(self.facts).expanduser()
 
 
 _HINT = (

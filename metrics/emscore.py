@@ -29,6 +29,7 @@ _VIDEOS_A_GROUP = 32
 _PARTS = ("precision", "recall", "f1", "coarse")
 
 
+@dataclass(eq=False, repr=False)
 class EmScore(Metric):
     """EMScore(X, V): how well a caption and a video match in the space of a CLIP model, finely and coarsely.
 
@@ -65,20 +66,16 @@ class EmScore(Metric):
     data_files = frozenset({"idf"})
     set_by_data = frozenset({"frames", "idf", "idf_max_words", "recorded"})
 
-    def __init__(
-        self,
-        frames: int | None = None,
-        idf: str | None = None,
-        idf_max_words: int | None = None,
-        recorded: bool | None = None,
-    ) -> None:
-        require_counts(ValueError, frames=frames, idf_max_words=idf_max_words)
-        if idf is not None and not isinstance(idf, str):
-            raise ValueError(f"'idf' must be the path of a file or null, not {idf!r}")
-        self.frames = frames
-        self.idf = idf
-        self.idf_max_words = idf_max_words
-        self.recorded = self.encoder_family == "clip" if recorded is None else bool(recorded)
+    frames: int | None = None
+    idf: str | None = None
+    idf_max_words: int | None = None
+    recorded: bool | None = None
+
+    def __post_init__(self) -> None:
+        require_counts(ValueError, frames=self.frames, idf_max_words=self.idf_max_words)
+        if self.idf is not None and not isinstance(self.idf, str):
+            raise ValueError(f"'idf' must be the path of a file or null, not {self.idf!r}")
+        self.recorded = self.encoder_family == "clip" if self.recorded is None else bool(self.recorded)
 
     def check(self) -> None:
         """Raise if the training captions are not here."""

@@ -11,17 +11,10 @@ import numpy as np
 from ..adapters import Judgement, JudgeRequest, JudgeToken
 from .contract import Context, images_of
 from .items import Items, Scores
-from .judging import PromptedMetric, ask_until_read, fill
+from .judging import PROMPTS, PromptedMetric, ask_until_read, fill
 
 _DIGITS = tuple("0123456789")
 _MAX_TOKENS = 512
-_PROMPT = (
-    "Rate how well a caption describes the image, as a number between 0.0 and 1.0.\n\n"
-    "0.0 means that the caption says nothing that is true of the image.\n"
-    "1.0 means that the caption describes the image correctly and clearly.\n\n"
-    "{texts}\n\n"
-    "Answer with the number and nothing else. The rating is:"
-)
 
 
 class Fleur(PromptedMetric):
@@ -51,7 +44,7 @@ class Fleur(PromptedMetric):
     source = "Lee et al., ACL 2024; fleur.py of github.com/Yebin46/FLEUR (b9cd6c9); prompt in other words"
 
     _fields: ClassVar[tuple[str, ...]] = ("candidate",)
-    _own: ClassVar[str] = fill(_PROMPT, texts="Caption: {candidate}")
+    _own: ClassVar[str] = PROMPTS["fleur"]["fleur"]
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -88,7 +81,7 @@ class RefFleur(Fleur):
     source = "Lee et al., ACL 2024; reffleur.py of github.com/Yebin46/FLEUR (b9cd6c9); prompt in other words"
 
     _fields: ClassVar[tuple[str, ...]] = ("references", "candidate")
-    _own: ClassVar[str] = fill(_PROMPT, texts="Captions by people: {references}\n\nCaption to rate: {candidate}")
+    _own: ClassVar[str] = PROMPTS["fleur"]["reffleur"]
 
 
 def read_rating(answer: str) -> float:

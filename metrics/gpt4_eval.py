@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .items import Items, Scores
 from .judging import PromptedMetric, ask_until_read, fill
 
 
+@dataclass(eq=False, repr=False)
 class Gpt4Eval(PromptedMetric):
     """The absolute scores that a language model gives the captions of an image, compared with one another.
 
@@ -46,13 +48,13 @@ class Gpt4Eval(PromptedMetric):
     corpus_dependent = True
     _fields = ("references", "candidates")
 
-    def __init__(self, prompt: str | None = None, group: int = 3, highest: float = 5.0, max_tokens: int = 1024) -> None:
-        if group < 1 or highest <= 0 or max_tokens < 1:
+    group: int = 3
+    highest: float = 5.0
+    max_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.group < 1 or self.highest <= 0 or self.max_tokens < 1:
             raise ValueError("'group' and 'max_tokens' must be at least 1, and 'highest' above 0")
-        super().__init__(prompt)
-        self.group = group
-        self.highest = highest
-        self.max_tokens = max_tokens
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -80,7 +82,7 @@ class Gpt4Eval(PromptedMetric):
         return Scores(values, failures={item: why for number, why in unread.items() for item in groups[number]})
 
     def _prompt(self) -> str:
-        if self._path is None:
+        if self.prompt is None:
             raise MetricError(
                 "GPT4-Eval needs a prompt file: the paper did not release its prompt.",
                 "Write a prompt with {references} and {candidates} and asks for "

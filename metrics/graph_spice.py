@@ -5,18 +5,17 @@ from __future__ import annotations
 import zipfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import cache, cached_property, lru_cache, partial
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..downloads import Resource
 from ..errors import require_all
-from .capture import wordnet as wordnets
-from .capture.parsers import choose_parser, named_parser, other_encoder
+from .capture.parsers import ParsedMetric, named_parser, other_encoder
 from .capture.phrases import PhraseEncoder
 from .capture.scene_graphs import Graph, read_items
-from .contract import PARSEABLE, Context, Metric, labelled, require_choice
+from .contract import Context, labelled, require_choice
 from .items import Items, Scores
 from .java import find_jar
 from .meteor.resources import JAR, SynonymSets, synonyms_of
@@ -27,7 +26,8 @@ _ITEMS_A_PIECE = 1_000
 _NOTHING: Fact = ("",)
 
 
-class GraphMetric(Metric):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GraphMetric(ParsedMetric):
     """The base of both metrics: facts of candidates, compared with those of all references together.
 
     Captions are parsed as CAPTURE parses them, sentence by sentence, by the same parsers and with the same parses:
@@ -35,52 +35,29 @@ class GraphMetric(Metric):
     and counts stay in. Where the parser gave no graph for a whole caption, the item has no value.
 
     Args:
-        parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``, as of ``capture``.
-        parser_model: The parser's checkpoint, pipeline or file, as of ``capture``.
-        parser_revision: Branch, tag or commit of the checkpoint.
-        input_limit: How ``factual`` cuts long sentences, as of ``capture``.
         lemmatize: Whether words of the graphs become lemmas of WordNet's nouns (``lemmatize=True`` of the released
             ``Evaluator``, as its own examples have it).
         empty: What a graph without any fact is. ``nothing``: a candidate's scores 0, a reference's adds nothing;
             ``phrase``: the empty text is compared, as released.
-        wordnet: Folder of WordNet's database files; not needed without ``lemmatize``.
-        device: Where models run; by default the GPU if there is one.
 
     Raises:
         ValueError: A setting is out of range.
     """
 
-    splits_words = True
-    english_only = True
-    needs = frozenset({"references"})
-    longest_caption = PARSEABLE
+    lemmatize: bool = True
+    empty: Literal["nothing", "phrase"] = "nothing"
 
-    def __init__(
-        self, lemmatize: bool, empty: str, wordnet: str | None, parser: str, parser_model: str | None, **parsing: Any
-    ) -> None:
-        require_choice("empty", empty, ("nothing", "phrase"))
-        self.lemmatize = lemmatize
-        self.empty = empty
-        # Private: the fingerprint has what they stand for.
-        self._wordnet_folder = wordnet
-        self._parser = choose_parser(parser, parser_model, **parsing)
-        self._others = named_parser(parser, parser_model)
+    def __post_init__(self) -> None:
+        require_choice("empty", self.empty, ("nothing", "phrase"))
+        super().__post_init__()
 
-    def check(self) -> None:
-        """Raise if the parser, or WordNet, is missing."""
-        require_all(self._parser.check, *([lambda: wordnets.find(self._wordnet_folder)] if self.lemmatize else []))
-
-    def resources(self) -> Sequence[Resource]:
-        """Return what ``bench fetch`` fetches for it."""
-        return [*self._parser.resources(), *([wordnets.resource(self._wordnet_folder)] if self.lemmatize else [])]
+    @property
+    def _asks_wordnet(self) -> bool:
+        return self.lemmatize
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the settings, and what parses and knows lemmas."""
-        return {
-            **self._settings(),
-            **({"wordnet": self._wordnet.digest} if self.lemmatize else {}),
-            **self._parser.fingerprint(),
-        }
+        """Return the settings, and what parses, knows lemmas and encodes."""
+        return {**super().fingerprint(), "lemmatize": self.lemmatize, "empty": self.empty}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -91,7 +68,7 @@ class GraphMetric(Metric):
         reference_sets, set_of_item = items.reference_sets
         of_text, of_set = read_items(self._parser, items.candidates, reference_sets, self._facts, context)
         failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts}
-        pairs: dict[int, tuple[frozenset[Fact], frozenset[Fact]]] = {}
+        pairs: dict[int, _Sides] = {}
         for item, its_set in enumerate(set_of_item.tolist()):
             candidate, references = of_text[items.candidates[item]], of_set[its_set]
             if isinstance(candidate, str):
@@ -111,9 +88,7 @@ class GraphMetric(Metric):
         return Scores(values=values, parts=columns, failures=failures)
 
     @abstractmethod
-    def _compare(
-        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
-    ) -> list[tuple[float, float, float]]:
+    def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
         """Return value, precision and recall of each candidate's facts against its references'."""
 
     def _facts(self, graphs: Sequence[Graph]) -> list[Fact]:
@@ -132,15 +107,12 @@ class GraphMetric(Metric):
             for part in fact
         )
 
-    @cached_property
-    def _wordnet(self) -> wordnets.WordNet:
-        return wordnets.load(wordnets.find(self._wordnet_folder))
-
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 """The sentence encoder of the released examples."""
 
 
+@dataclass(eq=False, repr=False)
 class SoftSpice(GraphMetric):
     """The mean over the candidate's phrases of the cosine with the most similar phrase of all references.
 
@@ -172,49 +144,25 @@ class SoftSpice(GraphMetric):
     range = (-1.0, 1.0)
     source = "Li et al., Findings of ACL 2023; FactualSceneGraph 0.7.3 evaluation/soft_spice_evaluation.py"
 
-    def __init__(
-        self,
-        both_ways: bool = False,
-        encoder: str = ENCODER,
-        encoder_revision: str | None = None,
-        parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
-        parser_model: str | None = None,
-        parser_revision: str | None = None,
-        input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
-        lemmatize: bool = True,
-        empty: Literal["nothing", "phrase"] = "nothing",
-        wordnet: str | None = None,
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            lemmatize, empty, wordnet, parser, parser_model,
-            revision=parser_revision, input_limit=input_limit, device=device,
-        )  # fmt: skip
-        self.both_ways = both_ways
-        self._encoder = PhraseEncoder(
-            Checkpoint("soft-SPICE's text encoder", "encoder", encoder, encoder_revision), device
-        )
-        ways = ["both ways"] if both_ways else []
-        self.label = labelled(self, [*ways, *self._others, *other_encoder(encoder, ENCODER)])
+    both_ways: bool = False
+    encoder: str = ENCODER
+    encoder_revision: str | None = None
 
-    def check(self) -> None:
-        """Raise if the parser, WordNet or the encoder is missing."""
-        require_all(super().check, self._encoder.check)
-
-    def resources(self) -> Sequence[Resource]:
-        """Return what ``bench fetch`` fetches for it."""
-        return [*super().resources(), *self._encoder.resources()]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checkpoint = Checkpoint("soft-SPICE's text encoder", "encoder", self.encoder, self.encoder_revision)
+        self._encoder = PhraseEncoder(checkpoint, self.device)
+        named = [*named_parser(self.parser, self.parser_model), *other_encoder(self.encoder, ENCODER)]
+        self.label = labelled(self, [*["both ways"] * self.both_ways, *named])
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, knows lemmas and encodes."""
-        return {**super().fingerprint(), **self._encoder.fingerprint()}
+        return {**super().fingerprint(), "both_ways": self.both_ways}
 
-    def _compare(
-        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
-    ) -> list[tuple[float, float, float]]:
+    def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
         of_pairs = [(phrases(candidate), phrases(references)) for candidate, references in pairs]
-        vectors = self._encoder.vectors([phrase for pair in of_pairs for side in pair for phrase in side], context)
-        rows: list[tuple[float, float, float]] = []
+        vectors = self._vectors((phrase for pair in of_pairs for side in pair for phrase in side), context)
+        rows: list[_Row] = []
         for left, right in of_pairs:
             if not left or not right:
                 rows.append((0.0, 0.0, 0.0))
@@ -263,6 +211,7 @@ Compare = Literal["tuples", "merged", "graphs"]
 _VARIANTS: Mapping[Compare, Sequence[str]] = {"tuples": (), "merged": ("merged",), "graphs": ("set match",)}
 
 
+@dataclass(eq=False, repr=False)
 class FactualSpice(GraphMetric):
     """F1 of objects, attributes and relations, compared with those of all references together.
 
@@ -294,30 +243,15 @@ class FactualSpice(GraphMetric):
     label = "SPICE (FACTUAL)"
     source = "Li et al., Findings of ACL 2023; FactualSceneGraph 0.7.3 evaluation/spice_evaluation.py"
 
-    def __init__(
-        self,
-        compare: Compare = "tuples",
-        synonyms: bool = True,
-        parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
-        parser_model: str | None = None,
-        parser_revision: str | None = None,
-        input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
-        lemmatize: bool = True,
-        empty: Literal["nothing", "phrase"] = "nothing",
-        wordnet: str | None = None,
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            lemmatize, empty, wordnet, parser, parser_model,
-            revision=parser_revision, input_limit=input_limit, device=device,
-        )  # fmt: skip
-        require_choice("compare", compare, get_args(Compare))
-        self.synonyms = synonyms
-        # Private: the fingerprint has what it stands for.
-        self._what = compare
-        self._merges = compare == "merged"
-        self._matches_synonyms = synonyms and compare != "graphs"
-        self.label = labelled(self, [*_VARIANTS[compare], *self._others])
+    compare: Compare = "tuples"
+    synonyms: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("compare", self.compare, get_args(Compare))
+        self._merges = self.compare == "merged"
+        self._matches_synonyms = self.synonyms and self.compare != "graphs"
+        self.label = labelled(self, [*_VARIANTS[self.compare], *named_parser(self.parser, self.parser_model)])
 
     def check(self) -> None:
         """Raise if the parser, WordNet or METEOR's jar is missing."""
@@ -327,18 +261,17 @@ class FactualSpice(GraphMetric):
         """Return the settings, and what parses and knows lemmas and synonyms."""
         return {
             **super().fingerprint(),
-            **({} if self._what == "tuples" else {"compare": self._what}),
+            "synonyms": self.synonyms,
+            **({} if self.compare == "tuples" else {"compare": self.compare}),
             **(FINGERPRINT if self._matches_synonyms else {}),
             **({"merged": FINGERPRINT["synonyms"]} if self._merges else {}),
         }
 
-    def _compare(
-        self, pairs: Sequence[tuple[frozenset[Fact], frozenset[Fact]]], context: Context
-    ) -> list[tuple[float, float, float]]:
+    def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
         return [self._row(*pair) for pair in pairs]
 
     def _row(self, candidate: frozenset[Fact], references: frozenset[Fact]) -> tuple[float, float, float]:
-        if self._what == "graphs":
+        if self.compare == "graphs":
             same = float(bool(candidate) and candidate == references)
             return same, same, same
         left, right = (
@@ -453,6 +386,8 @@ def _match(fact: Merged, other: Merged, sets_of: Callable[[Words], Set[Any]]) ->
 
 
 Fact = tuple[str, ...]
+_Sides = tuple[frozenset[Fact], frozenset[Fact]]
+_Row = tuple[float, float, float]
 """Its parts: an object; object and attribute; subject, relation (of one part or more) and object."""
 
 _IS = "is"

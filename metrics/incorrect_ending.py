@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from .contract import Context
 from .items import Items, Scores
 from .words import ptb
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Of the words of the three classes, those that end a human caption in fewer than 1 in 50 of their
-# occurrences, counted on the 616,767 captions of COCO 2014. The rule keeps out words that end a sentence
-# rightly as adverb or pronoun ("people standing around", "one dog chases another"): outside, up, by, down,
-# around, out, inside, off, above, behind, below, underneath, about, alongside, round, past, beyond, within,
-# throughout, aside, besides; yet, where, once, since; her, other, another, one, half, much.
-PREPOSITIONS = _words(
-    "across after against along amid among amongst as at atop before beneath beside between despite during "
-    "except for from in into like near of on onto opposite over per through till to toward towards under "
-    "unlike upon versus via with without"
-)
-CONJUNCTIONS = _words(
-    "although and because but if nor or so than that though unless until when whereas whether while whilst"
-)
-DETERMINERS = _words(
-    "a all an any both each either every few his its many my neither no our several some such that the "
-    "their these this those what which whose your"
-)
-FUNCTION_WORDS = PREPOSITIONS | CONJUNCTIONS | DETERMINERS
+_WORDS: dict[str, str] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+FUNCTION_WORDS = frozenset(word for words in _WORDS.values() for word in words.split())
 
 
 class IncorrectEnding(ptb.TokenMetric):

@@ -11,16 +11,24 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+
+import yaml
 
 from ..adapters import ImageHandle, Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError, require_counts
 from .contract import PARSEABLE, Context, Metric, require_choice
 
+PROMPTS: Mapping[str, Mapping[str, str]] = yaml.load(
+    (Path(__file__).parent / "prompts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
+"""The prompts of metrics, by metric and by what they ask."""
+
 _QUOTED = 60
 """Characters of an answer that cannot be used that are quoted."""
 
 
+@dataclass(eq=False, repr=False)
 class PromptedMetric(Metric):
     """A metric that asks a judge with a prompt, which may be a user's own.
 
@@ -34,8 +42,7 @@ class PromptedMetric(Metric):
     _fields: ClassVar[tuple[str, ...]]
     """Required fields of a prompt, in braces."""
 
-    def __init__(self, prompt: str | None = None) -> None:
-        self._path = prompt
+    prompt: str | None = None
 
     def check(self) -> None:
         """Raise if there is no prompt, or it cannot be used."""
@@ -46,7 +53,7 @@ class PromptedMetric(Metric):
         return {**super().fingerprint(), "prompt": prompt_digest(self._prompt())}
 
     def _prompt(self) -> str:
-        return self._own if self._path is None else read_prompt(self._path, self._fields)
+        return self._own if self.prompt is None else read_prompt(self.prompt, self._fields)
 
 
 def ask(requests: Sequence[JudgeRequest], context: Context, attempt: int = 0) -> list[Judgement | str]:
@@ -188,10 +195,43 @@ def ask_each(
     return [results[place] for place in range(len(questions))]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class DrawingMetric(Metric):
+    """A metric whose judge draws each answer, with its own seed; ``fingerprint`` has the settings.
+
+    Args:
+        tries: Maximum number of requests for an answer.
+        temperature: That of the answers.
+        seed: The first seed of the answers.
+        max_tokens: Tokens that an answer may have.
+    """
+
+    longest_caption = PARSEABLE
+
+    tries: int = 5
+    temperature: float = 1.0
+    seed: int = 0
+    max_tokens: int = 256
+
+    def __post_init__(self) -> None:
+        require_counts(ValueError, tries=self.tries, max_tokens=self.max_tokens)
+        require_drawing(self.seed, self.temperature)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the settings."""
+        return self._settings()
+
+    def _ask(
+        self, questions: Sequence[JudgeQuestion], context: Context, repeated: int = 1
+    ) -> list[tuple[Any, str] | str]:
+        return ask_each(questions, context, self.tries, self.seed, self.max_tokens, repeated)
+
+
 MOST_CHARACTERS = 100_000
 """An answer that is longer is not read."""
 
 _FENCE = "```"
+_Kind = TypeVar("_Kind", list[Any], dict[Any, Any])
 
 
 def read_list(answer: str) -> list[Any]:
@@ -200,10 +240,7 @@ def read_list(answer: str) -> list[Any]:
     Raises:
         ValueError: There is none.
     """
-    value = _read_literal(answer, "[", "]")
-    if not isinstance(value, list):
-        raise ValueError("the judge's answer is not a JSON list")
-    return value
+    return _read_literal(answer, "[", "]", list, "list")
 
 
 def read_object(answer: str) -> dict[Any, Any]:
@@ -212,14 +249,11 @@ def read_object(answer: str) -> dict[Any, Any]:
     Raises:
         ValueError: There is none.
     """
-    value = _read_literal(answer, "{", "}")
-    if not isinstance(value, dict):
-        raise ValueError("the judge's answer is not a JSON object")
-    return value
+    return _read_literal(answer, "{", "}", dict, "object")
 
 
-def _read_literal(answer: str, opening: str, closing: str) -> Any:
-    """Return what stands between two marks: a literal of Python, or JSON; None where it is neither."""
+def _read_literal(answer: str, opening: str, closing: str, kind: type[_Kind], name: str) -> _Kind:
+    """Return what stands between two marks: a literal of Python, or JSON."""
     if len(answer) > MOST_CHARACTERS:
         raise ValueError("the judge's answer is too long")
     _, fence, part = answer.rpartition(f"{_FENCE}json")
@@ -229,12 +263,15 @@ def _read_literal(answer: str, opening: str, closing: str) -> Any:
         with warnings.catch_warnings():
             # An unknown escape keeps its backslash; the user needs no warning.
             warnings.simplefilter("ignore")
-            return ast.literal_eval(text)
+            value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         try:
-            return json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
-            return None
+            value = None
+    if not isinstance(value, kind):
+        raise ValueError(f"the judge's answer is not a JSON {name}")
+    return value
 
 
 def quoted(answer: str) -> str:

@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..errors import require_counts
-from .contract import PARSEABLE, Context, Metric, labelled, require_choice
+from .contract import Context, labelled, require_choice
 from .items import Items, Scores
-from .judging import JudgeQuestion, ask_each, fill, read_object, require_drawing
+from .judging import PROMPTS, DrawingMetric, JudgeQuestion, fill, read_object
 
-# Released with AuroraCap, and needed word for word: another prompt is another metric. See NOTICE.
-ANSWER_SYSTEM = (
-    "You are an intelligent chatbot designed for providing accurate answers to questions related to the content based "
-    "on a detailed description of a video or image.Here's how you can accomplish the task:------##INSTRUCTIONS: "
-    "- Read the detailed description carefully.\n"
-    "- Answer the question only based on the detailed description.\n"
-    "- The answer should be a short sentence or phrase.\n"
-)
-ANSWER = (
-    "Please provide accurate answers to questions related to the content based on a detailed description of a video or "
-    "image:\n\ndetailed description: {caption}, question: {question}DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR "
-    "EXPLANATION. Only provide short but accurate answer."
-)
-"""For the answer to a question from the caption alone."""
-
-COMPARE_SYSTEM = (
-    "You are an intelligent chatbot designed for evaluating the correctness of generative outputs for question-answer "
-    "pairs. Your task is to compare the predicted answer with the correct answer and determine if they match "
-    "meaningfully. Here's how you can accomplish the task:------##INSTRUCTIONS: "
-    "- Focus on the meaningful match between the predicted answer and the correct answer.\n"
-    "- Consider synonyms or paraphrases as valid matches.\n"
-    "- Evaluate the correctness of the prediction compared to the answer."
-)
-COMPARE = (
-    "Please evaluate the following video-based question-answer pair:\n\n"
-    "Question: {question}\n"
-    "Correct Answer: {answer}\n"
-    "Predicted Answer: {predicted}\n\n"
-    "Provide your evaluation only as a yes/no and score where the score is an integer value between 0 and 5, with 5 "
-    "indicating the highest meaningful match. "
-    "Please generate the response in the form of a Python dictionary string with keys 'pred' and 'score', where value "
-    "of 'pred' is  a string of 'yes' or 'no' and value of 'score' is in INTEGER, not STRING."
-    "DO NOT PROVIDE ANY OTHER OUTPUT TEXT OR EXPLANATION. Only provide the Python dictionary string. "
-    "For example, your response should look like this: {'pred': 'yes', 'score': 4.8}."
-)
-"""For whether that answer is right."""
+ANSWER_SYSTEM, ANSWER = PROMPTS["vdcscore"]["answer_system"], PROMPTS["vdcscore"]["answer"]
+COMPARE_SYSTEM, COMPARE = PROMPTS["vdcscore"]["compare_system"], PROMPTS["vdcscore"]["compare"]
 
 HIGHEST = 5.0
 """The best score of the released scale."""
 _PARTS: tuple[str, ...] = ("score", "accuracy", "questions")
-_Said = TypeVar("_Said")
 
 
-class _Vdc(Metric):
+@dataclass(eq=False, repr=False)
+class _Vdc(DrawingMetric):
     """The computation that both metrics share through the cache.
 
     The references are questions about the video, each with its answer on the next line. A judge answers each from the
@@ -80,35 +45,19 @@ class _Vdc(Metric):
         ValueError: A setting is out of range.
     """
 
-    longest_caption = PARSEABLE
     needs = frozenset({"references", "judge"})
     source = (
         "Chai et al., ICLR 2025 (AuroraCap, arXiv:2410.03051); post_eval/process_vdc_result.py of "
         "github.com/rese1f/aurora (2bf68d5)"
     )
-    _of: str
+    _of: ClassVar[str]
 
-    def __init__(
-        self,
-        zeros: Literal["count", "leave_out"] = "count",
-        tries: int = 5,
-        temperature: float = 1.0,
-        seed: int = 0,
-        max_tokens: int = 256,
-    ) -> None:
-        require_choice("zeros", zeros, ("count", "leave_out"))
-        require_counts(ValueError, tries=tries, max_tokens=max_tokens)
-        require_drawing(seed, temperature)
-        self.zeros = zeros
-        self.tries = tries
-        self.temperature = temperature
-        self.seed = seed
-        self.max_tokens = max_tokens
-        self.label = labelled(self, ["0 left out"] * (zeros == "leave_out"))
+    zeros: Literal["count", "leave_out"] = "count"
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the settings."""
-        return self._settings()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("zeros", self.zeros, ("count", "leave_out"))
+        self.label = labelled(self, ["0 left out"] * (self.zeros == "leave_out"))
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -125,17 +74,17 @@ class _Vdc(Metric):
                 asked += [(item, question, right) for question, _, right in pairs]
             else:
                 failures[item] = "its references are not questions, each with its answer on the next line"
-        prompts = [fill(ANSWER, caption=items.candidates[item], question=question) for item, question, _ in asked]
-        compared: list[tuple[int, str]] = []
-        for (item, question, right), answer in zip(
-            asked, self._ask(ANSWER_SYSTEM, prompts, str.strip, context), strict=True
-        ):
+        prompts = (fill(ANSWER, caption=items.candidates[item], question=question) for item, question, _ in asked)
+        questions = [JudgeQuestion(text, str.strip, self.temperature, system=ANSWER_SYSTEM) for text in prompts]
+        compared: list[tuple[int, JudgeQuestion]] = []
+        for (item, question, right), answer in zip(asked, self._ask(questions, context), strict=True):
             if isinstance(answer, str):
                 failures[item] = f"answers: {answer}"
             else:
-                compared.append((item, fill(COMPARE, question=question, answer=right, predicted=answer[0])))
+                text = fill(COMPARE, question=question, answer=right, predicted=answer[0])
+                compared.append((item, JudgeQuestion(text, read_verdict, self.temperature, system=COMPARE_SYSTEM)))
         verdicts: dict[int, list[tuple[float, float]]] = {}
-        read = self._ask(COMPARE_SYSTEM, [prompt for _, prompt in compared], read_verdict, context)
+        read = self._ask([question for _, question in compared], context)
         for (item, _), verdict in zip(compared, read, strict=True):
             if isinstance(verdict, str):
                 failures.setdefault(item, f"verdicts: {verdict}")
@@ -150,12 +99,6 @@ class _Vdc(Metric):
                 parts[item] = score, accuracy, len(of_item)
         named = dict(zip(_PARTS, parts.T.copy(), strict=True))
         return Scores(named[self._of], named, failures)
-
-    def _ask(
-        self, system: str, prompts: Sequence[str], read: Callable[[str], _Said], context: Context
-    ) -> list[tuple[_Said, str] | str]:
-        questions = [JudgeQuestion(prompt, read, self.temperature, system=system) for prompt in prompts]
-        return ask_each(questions, context, self.tries, self.seed, self.max_tokens)
 
 
 class VdcScore(_Vdc):

@@ -20,8 +20,8 @@ from ...hub import unreachable
 from ..chat.messages import conversation, image_of
 from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
-from ..decoding import decoder_of
 from ..decoding.contract import CaptionSample, Decoder, Written
+from ..decoding.settings import decoder_of
 from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_known, torch_dtype
 from ..hf_checkpoint import HfSource, versions
 from ..images.handles import ImageHandle, VideoHandle

@@ -12,6 +12,7 @@ from ...errors import AdapterError
 from ..contracts import Alias, TrainableCaptioner, Writing
 from ..decoding.contract import CaptionSample
 from ..decoding.generating import FiniteLogits
+from ..devices import padded
 
 if TYPE_CHECKING:
     import torch
@@ -111,13 +112,7 @@ class _TrainableMethods:
 
     def _filled(self, tokens: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``[n, t]`` tokens, filled up, and 1 where they are given."""
-        import torch
-
-        device, length = self._model.device, max(map(len, tokens))
-        filler = self._captioner.end_ids[0]
-        ids = torch.tensor([[*row, *[filler] * (length - len(row))] for row in tokens], device=device)
-        there = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in tokens], device=device)
-        return ids, there
+        return padded(tokens, self._captioner.end_ids[0], self._model.device)
 
     def _decoded(self, inputs: Mapping[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
         """Return the inputs of a decoder that attends to an encoder's output."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from ...errors import AdapterError
 from ..devices import require_known, torch_dtype
-from ..hf_checkpoint import HfModel, require_fit
+from ..hf_checkpoint import HfModel, file_of, require_fit, stated_pooling
 from .clip_tokens import cut_to, reserved_positions
 from .torch_encoder import TorchEncoder
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     from .torch_encoder import Inputs
-
-_MODULES = {"Transformer", "Pooling", "Normalize"}
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +50,12 @@ class SentenceEncoder(HfModel, TorchEncoder):
         super().__post_init__()
         self._find(self.pretrained, self.revision)
         require_known((None, "mean", "cls"), pooling=self.pooling)
-        self.pooling = self.pooling or self._stated_pooling()
+        if not (pooling := self.pooling or stated_pooling(self._read)):
+            raise AdapterError(
+                f"{self.pretrained}: makes a text's vector neither by the mean of tokens nor by the first one.",
+                "Name another encoder, such as sentence-transformers/all-mpnet-base-v2, or set 'pooling'.",
+            )
+        self.pooling = pooling
         self._tokenizer = self._source.part("AutoTokenizer", "tokenizer")
         model, info = self._source.load("AutoModel", torch_dtype(self.dtype), ignore_mismatched_sizes=True)
         # The library's own pooler has no part in the vectors, and checkpoints may lack it.
@@ -83,33 +85,11 @@ class SentenceEncoder(HfModel, TorchEncoder):
         states = self._model(**inputs).last_hidden_state
         return states.mean(dim=1) if self.pooling == "mean" else states[:, 0]
 
-    def _stated_pooling(self) -> Literal["mean", "cls"]:
-        kinds = {str(module.get("type", "")).rpartition(".")[2] for module in self._read("modules.json") or ()}
-        said = self._read("1_Pooling/config.json") or {"pooling_mode": "mean"}
-        flags = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-        marked = [flags.get(key, key) for key, is_set in said.items() if key.startswith("pooling_mode_") and is_set]
-        match [said["pooling_mode"]] if "pooling_mode" in said else marked:
-            case [("mean" | "cls") as mode] if kinds <= _MODULES:
-                return mode
-            case _:
-                raise AdapterError(
-                    f"{self.pretrained}: makes a text's vector neither by the mean of tokens nor by the first one.",
-                    "Name another encoder, such as sentence-transformers/all-mpnet-base-v2, or set 'pooling'.",
-                )
-
     def _read(self, name: str) -> Any:
         """Return what a JSON file of the checkpoint holds; None if it has no such file."""
-        from transformers.utils.hub import cached_file
-
         with self._source.reading(f"{name}: "):
-            file = cached_file(
-                self._source.path,
-                name,
-                revision=self._source.revision,
-                _raise_exceptions_for_missing_entries=False,
-                _raise_exceptions_for_connection_errors=False,
-            )
-            return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
+            file = file_of(self._source.path, name, self._source.revision)
+            return json.loads(file.read_text(encoding="utf-8")) if file else None
 
     def _refuse(self, *inputs: Any, **named: Any) -> NoReturn:
         raise AdapterError(

@@ -319,19 +319,16 @@ class TorchEncoder(TorchBatches):
         self, texts: Sequence[str], forward: _Forward
     ) -> Iterator[tuple[list[Pending], dict[int, str], dict[int, int]]]:
         """Yield a batch's results, its failures and the length of each text in tokens, by position."""
-        for start, ids in self._tokenized_ahead(texts):
+        starts = range(0, len(texts), _TEXTS_AT_ONCE)
+        pieces = (partial(self.token_ids, texts[start : start + _TEXTS_AT_ONCE]) for start in starts)
+        # The ids of the next texts are made while those before are used.
+        for start, ids in zip(starts, made_ahead(pieces), strict=True):
             for numbers in self._of_one_length(ids):
                 inputs = self._text_inputs([texts[start + n] for n in numbers], [ids[n] for n in numbers])
                 positions = [start + n for n in numbers]
                 lengths = {start + n: min(len(ids[n]), self.context_length) for n in numbers}
                 failures: dict[int, str] = {}
                 yield self._run("text", positions, inputs, forward, failures), failures, lengths
-
-    def _tokenized_ahead(self, texts: Sequence[str]) -> Iterator[tuple[int, list[list[int]]]]:
-        """Yield the token ids of texts, piece by piece with its start; the next are made while one is used."""
-        starts = range(0, len(texts), _TEXTS_AT_ONCE)
-        pieces = (partial(self.token_ids, texts[start : start + _TEXTS_AT_ONCE]) for start in starts)
-        yield from zip(starts, made_ahead(pieces), strict=True)
 
 
 def _encoded(pending: Sequence[Pending], failures: dict[int, str], remarks: dict[int, str]) -> Encoded:

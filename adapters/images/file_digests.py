@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -110,10 +110,6 @@ class RecordedFile:
     def fingerprint(self) -> dict[str, Any]:
         """Return the hash of the file; two copies of one file are one model."""
         return {"adapter": self.adapter, "sha256": self._digest}
-
-    def usage(self) -> Mapping[str, float]:
-        """Return nothing: recorded answers cost nothing."""
-        return {}
 
     @cached_property
     def _digest(self) -> str:

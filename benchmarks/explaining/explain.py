@@ -52,7 +52,7 @@ def explain(metric: Explainable, row: CaptionRow, context: Context) -> ScoreExpl
     elif isinstance(metric, DcScore):
         explanation = metric.explain(*texts, row.pixels, row.image, context)
     else:
-        label, explanation = label_of(metric.number, []), metric.explain(*texts, context)
+        label, explanation = label_of(metric.of, []), metric.explain(*texts, context)
     return ScoreExplanation(label, *texts, explanation)
 
 

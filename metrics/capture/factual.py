@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...adapters.devices import BatchSize, find_device
+from ...adapters.devices import BatchSize, find_device, padded
 from ...downloads import Resource
 from ...errors import MetricError, require_all
 from ..contract import Context, kept
-from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
+from ..vectors.checkpoints import Checkpoint, batches_that_fit
 from . import nltk_text
 from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, read_graph
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,14 +12,12 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from ...downloads import Resource
-from ...errors import MetricError, require_all
-from ..contract import PARSEABLE, Context, Metric, require_choice
+from ...errors import MetricError
+from ..contract import Context, require_choice
 from ..items import Items, Scores
 from ..vectors.checkpoints import Checkpoint
-from . import wordnet as wordnets
 from .matching import KINDS, Kind, KindScore, Pairing, Soft, elements, finish, pair, synonym_check
-from .parsers import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, choose_parser, label_of, named_parser, other_encoder
+from .parsers import F1, NUMBERS, OF_A_KIND, RELEASED_ENCODER, ParsedMetric, label_of, named_parser, other_encoder
 from .phrases import PhraseEncoder
 from .scene_graphs import Graph, ParsedCaption, merge
 
@@ -46,7 +43,8 @@ class Explanation:
     value: float
 
 
-class Capture(Metric):
+@dataclass(eq=False, repr=False)
+class Capture(ParsedMetric):
     """Weighted mean of the F1 of objects, attributes and relations, and of that the mean over the references.
 
     As released by default. Captions are parsed sentence by sentence, the graphs merged, stop words and objects
@@ -99,85 +97,48 @@ class Capture(Metric):
         ValueError: A setting is out of range.
     """
 
-    splits_words = True
-    english_only = True
-    longest_caption = PARSEABLE
     label = "CAPTURE"
-    needs = frozenset({"references"})
     source = "Dong et al. 2024 (arXiv:2405.19092), section 3, appendix B; capture_metric 0.1.13 capture.py"
 
-    def __init__(
-        self,
-        of: str = F1,
-        parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual",
-        parser_model: str | None = None,
-        parser_revision: str | None = None,
-        input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0",
-        encoder: str = RELEASED_ENCODER,
-        encoder_revision: str | None = None,
-        alpha: float = 5.0,
-        beta: float = 5.0,
-        gamma: float = 2.0,
-        synonyms: bool = True,
-        substring: bool = True,
-        soft: Literal["sum", "mean", False] = "sum",
-        stop_words: bool = True,
-        repeated_attributes: bool = True,
-        wordnet: str | None = None,
-        device: str | None = None,
-    ) -> None:
-        require_choice("of", of, NUMBERS)
-        require_choice("soft", soft, ("sum", "mean", False))
-        if min(alpha, beta, gamma) < 0 or alpha + beta + gamma <= 0:
+    of: str = F1
+    encoder: str = RELEASED_ENCODER
+    encoder_revision: str | None = None
+    alpha: float = 5.0
+    beta: float = 5.0
+    gamma: float = 2.0
+    synonyms: bool = True
+    substring: bool = True
+    soft: Literal["sum", "mean", False] = "sum"
+    stop_words: bool = True
+    repeated_attributes: bool = True
+
+    def __post_init__(self) -> None:
+        require_choice("of", self.of, NUMBERS)
+        require_choice("soft", self.soft, ("sum", "mean", False))
+        if min(self.alpha, self.beta, self.gamma) < 0 or self.alpha + self.beta + self.gamma <= 0:
             raise ValueError("alpha, beta and gamma must not be negative, nor all 0")
-        self.alpha, self.beta, self.gamma = float(alpha), float(beta), float(gamma)
-        self.synonyms = synonyms
-        self.substring = substring
-        self.soft: Soft = soft or "off"
-        self.repeated_attributes = repeated_attributes
-        # Private: the fingerprint has what they stand for.
-        self._of = of
-        self._stop_words = stop_words
-        self._wordnet_folder = wordnet
-        self._encoder = PhraseEncoder(
-            Checkpoint("CAPTURE's text encoder", "encoder", encoder, encoder_revision), device
-        )
-        self._parser = choose_parser(parser, parser_model, parser_revision, input_limit=input_limit, device=device)
-        encoders = other_encoder(encoder, RELEASED_ENCODER) if soft else []
-        self.label = label_of(of, [*named_parser(parser, parser_model), *encoders])
-
-    def check(self) -> None:
-        """Raise if WordNet, the parser, the encoder or the list of stop words is missing."""
-        require_all(
-            *([lambda: wordnets.find(self._wordnet_folder)] if self._asks_wordnet() else []),
-            self._parser.check,
-            *([self._encoder.check] if self.soft != "off" else []),
-        )
-
-    def resources(self) -> Sequence[Resource]:
-        """Return what ``bench fetch`` fetches for it."""
-        words = [wordnets.resource(self._wordnet_folder)] if self._asks_wordnet() else []
-        return [*words, *self._parser.resources(), *(self._encoder.resources() if self.soft != "off" else [])]
+        super().__post_init__()
+        named = named_parser(self.parser, self.parser_model)
+        if self.soft:
+            checkpoint = Checkpoint("CAPTURE's text encoder", "encoder", self.encoder, self.encoder_revision)
+            self._encoder = PhraseEncoder(checkpoint, self.device)
+            named += other_encoder(self.encoder, RELEASED_ENCODER)
+        self.label = label_of(self.of, named)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings, and what parses, what knows synonyms and what encodes."""
         # The fingerprint of CAPTURE itself has no key for it.
-        return self._producer() | ({} if self._of == F1 else {"of": self._of})
+        return self._producer() | ({} if self.of == F1 else {"of": self.of})
 
     def _producer(self) -> dict[str, Any]:
         """Return what decides all of the numbers."""
         return {
-            **self._settings(),
+            **{name: float(getattr(self, name)) for name in ("alpha", "beta", "gamma")},
+            **{name: getattr(self, name) for name in ("synonyms", "substring", "repeated_attributes")},
+            "soft": self._soft,
             "stop_words": hashlib.sha256(json.dumps(sorted(self._stop_list)).encode()).hexdigest(),
-            **({"wordnet": self._wordnet.digest} if self._asks_wordnet() else {}),
-            **self._parser.fingerprint(),
-            **(self._encoder.fingerprint() if self.soft != "off" else {}),
+            **super().fingerprint(),
         }
-
-    @property
-    def number(self) -> str:
-        """Which number is the value (``of``)."""
-        return self._of
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.
@@ -189,7 +150,7 @@ class Capture(Metric):
         scores = items.memo.get(key)
         if scores is None:
             scores = items.memo[key] = self._score(items, context)
-        return scores if self._of == F1 else replace(scores, values=scores.parts[self._of])
+        return scores if self.of == F1 else replace(scores, values=scores.parts[self.of])
 
     def _score(self, items: Items, context: Context) -> Scores:
         parsed = self._parse(items.candidates, [text for texts in items.references for text in texts], context)
@@ -264,17 +225,14 @@ class Capture(Metric):
             return pair(candidates, references, synonyms)
 
         pairings: list[dict[Kind, Pairing]] = [{kind: matched_of(kind, both) for kind in KINDS} for both in pairs]
-        vectors = {}
-        if self.soft != "off":
-            vectors = self._encoder.vectors(
-                [phrase for by_kind in pairings for part in by_kind.values() for phrase in _left_over(part)], context
-            )
+        left_over = (phrase for by_kind in pairings for part in by_kind.values() for phrase in _left_over(part))
+        vectors = self._vectors(left_over, context)
         for (candidate, reference), by_kind in zip(pairs, pairings, strict=True):
-            matched: dict[Kind, KindScore] = {kind: finish(part, vectors, self.soft) for kind, part in by_kind.items()}
+            matched: dict[Kind, KindScore] = {kind: finish(part, vectors, self._soft) for kind, part in by_kind.items()}
             yield Explanation(graphs[candidate], graphs[reference], matched, self._number(matched))
 
     def _number(self, matched: Mapping[Kind, KindScore]) -> float:
-        kind, _, name = self._of.rpartition("_")
+        kind, _, name = self.of.rpartition("_")
         if kind:
             return getattr(matched[cast("Kind", kind)], name)
         total = sum(weight * getattr(matched[kind], name) for kind, weight in self.weights.items())
@@ -283,14 +241,15 @@ class Capture(Metric):
     @property
     def weights(self) -> dict[Kind, float]:
         """The weight of each kind in the value, as set; a number of one kind counts that kind alone."""
-        return dict(zip(KINDS, (self.alpha, self.beta, self.gamma), strict=True))
+        return dict(zip(KINDS, map(float, (self.alpha, self.beta, self.gamma)), strict=True))
 
+    @property
+    def _soft(self) -> Soft:
+        return self.soft or "off"
+
+    @property
     def _asks_wordnet(self) -> bool:
         return self.synonyms or not self._parser.finished
-
-    @cached_property
-    def _wordnet(self) -> wordnets.WordNet:
-        return wordnets.load(wordnets.find(self._wordnet_folder))
 
     @cached_property
     def _synonyms(self) -> Callable[[str, str], bool]:
@@ -298,7 +257,7 @@ class Capture(Metric):
 
     @cached_property
     def _stop_list(self) -> frozenset[str]:
-        return frozenset(json.loads(_STOP_WORDS.read_text(encoding="utf-8")) if self._stop_words else ())
+        return frozenset(json.loads(_STOP_WORDS.read_text(encoding="utf-8")) if self.stop_words else ())
 
 
 def _row(explanation: Explanation) -> list[float]:
@@ -324,5 +283,4 @@ def _fault(candidate: str, references: Sequence[str], parsed: dict[str, ParsedCa
 
 def _weighted(columns: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Return the weighted sum of columns: a matrix product's bits depend on the other rows."""
-    weighted = [column * weight for column, weight in zip(columns, weights.tolist(), strict=True)]
-    return functools.reduce(np.add, weighted)
+    return np.sum([column * weight for column, weight in zip(columns, weights.tolist(), strict=True)], axis=0)

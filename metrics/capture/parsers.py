@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
+import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from ...errors import DataError, MetricError
+from ...downloads import Resource
+from ...errors import DataError, MetricError, require_all
 from ...rows import BadRow, first_fault, read_rows
-from ..contract import Context, require_choice
+from ..contract import PARSEABLE, Context, Metric, require_choice
 from ..vectors.checkpoints import Checkpoint
 from . import nltk_text
+from . import wordnet as wordnets
 from .factual import RELEASED, FactualParser, InputLimit
 from .grammar_parser import SHAPES, GrammarParser
 from .matching import KINDS
+from .phrases import PhraseEncoder
 from .scene_graphs import NO_GRAPH, CaptionParser, Graph, ParsedCaption, complete, facts_in, read_graph, united
 from .spacy_parser import DEFAULT, SpacyParser
 
@@ -85,6 +90,73 @@ def named_parser(parser: str, parser_model: str | None) -> list[str]:
 def other_encoder(encoder: str, released: str) -> list[str]:
     """Return the label of a sentence encoder; empty for the released one."""
     return [] if Path(encoder).name == Path(released).name else [Path(encoder).name]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ParsedMetric(Metric):
+    """The base of metrics of scene graphs: what parses captions, knows WordNet's words and encodes phrases.
+
+    Args:
+        parser: ``factual``, ``spacy``, ``grammar`` or ``recorded``.
+        parser_model: The parser's checkpoint, pipeline or file.
+        parser_revision: Branch, tag or commit of the checkpoint.
+        input_limit: How ``factual`` cuts long sentences: ``0.5.0``, or as FactualSceneGraph ``0.7`` does.
+        wordnet: Folder of WordNet's database files.
+        device: Where models run; by default the GPU if there is one.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
+
+    splits_words = True
+    english_only = True
+    longest_caption = PARSEABLE
+    needs = frozenset({"references"})
+
+    parser: Literal["factual", "spacy", "grammar", "recorded"] = "factual"
+    parser_model: str | None = None
+    parser_revision: str | None = None
+    input_limit: Literal["0.5.0", "0.7"] | float = "0.5.0"
+    wordnet: str | None = None
+    device: str | None = None
+    _encoder: PhraseEncoder | None = field(default=None, init=False)
+    """None where phrases are not compared by vectors."""
+
+    def __post_init__(self) -> None:
+        self._parser = choose_parser(
+            self.parser, self.parser_model, self.parser_revision, input_limit=self.input_limit, device=self.device
+        )
+
+    @property
+    @abstractmethod
+    def _asks_wordnet(self) -> bool:
+        """Whether WordNet is needed."""
+
+    def check(self) -> None:
+        """Raise if WordNet, the parser or the encoder is missing."""
+        words = [lambda: wordnets.find(self.wordnet)] if self._asks_wordnet else []
+        require_all(*words, self._parser.check, *([self._encoder.check] if self._encoder else []))
+
+    def resources(self) -> Sequence[Resource]:
+        """Return what ``bench fetch`` fetches for it."""
+        words = [wordnets.resource(self.wordnet)] if self._asks_wordnet else []
+        return [*words, *self._parser.resources(), *(self._encoder.resources() if self._encoder else ())]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what parses, knows words and encodes; a subclass adds its settings."""
+        return {
+            "metric": type(self).__name__,
+            **({"wordnet": self._wordnet.digest} if self._asks_wordnet else {}),
+            **self._parser.fingerprint(),
+            **(self._encoder.fingerprint() if self._encoder else {}),
+        }
+
+    def _vectors(self, phrases: Iterable[str], context: Context) -> dict[str, np.ndarray]:
+        return self._encoder.vectors(phrases, context) if self._encoder else {}
+
+    @cached_property
+    def _wordnet(self) -> wordnets.WordNet:
+        return wordnets.load(wordnets.find(self.wordnet))
 
 
 class _RecordedGraph(BaseModel):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...adapters.devices import BatchSize, find_device
+from ...adapters.devices import BatchSize, find_device, padded
+from ...adapters.hf_checkpoint import stated_pooling
 from ...downloads import Repository
 from ...errors import MetricError
-from ..contract import Context
-from ..vectors.checkpoints import Checkpoint, batches_that_fit, padded
+from ..contract import Context, kept
+from ..vectors.checkpoints import Checkpoint, batches_that_fit
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _TOKENS_A_BATCH = 16_384
 # How many vectors are kept with one write.
 _PHRASES_A_WRITE = 4_096
-_MODULES = {"Transformer", "Pooling", "Normalize"}
 
 
 class _Loaded:
@@ -76,24 +76,21 @@ class PhraseEncoder:
         """Return which checkpoint it is and how it is used."""
         return {"encoder": self._checkpoint.identity(), "pooling": "mean, normalised"}
 
-    def vectors(self, phrases: Sequence[str], context: Context) -> dict[str, np.ndarray]:
+    def vectors(self, phrases: Iterable[str], context: Context) -> dict[str, np.ndarray]:
         """Return the unit vector ``[d]`` float32 of each phrase.
 
         Raises:
             MetricError: The encoder cannot be loaded, or pools in another way.
         """
-        unique = list(dict.fromkeys(phrases))
-        if not unique:
-            return {}
-        producer = self.fingerprint()
-        known = dict(context.cache.get_arrays(producer, unique))
-        # Neighbours of one length waste no padding.
-        missing = sorted((phrase for phrase in unique if phrase not in known), key=len)
-        for start in range(0, len(missing), _PHRASES_A_WRITE):
-            new = self._encode(missing[start : start + _PHRASES_A_WRITE])
-            context.cache.put_arrays(producer, new)
-            known |= new
-        return known
+
+        def encode(missing: list[str]) -> Iterator[dict[str, np.ndarray]]:
+            # Neighbours of one length waste no padding.
+            missing.sort(key=len)
+            for start in range(0, len(missing), _PHRASES_A_WRITE):
+                yield self._encode(missing[start : start + _PHRASES_A_WRITE])
+
+        unique = dict.fromkeys(phrases)
+        return kept(context.cache, self.fingerprint(), unique, encode, arrays=True) if unique else {}
 
     def _encode(self, phrases: Sequence[str]) -> dict[str, np.ndarray]:
         import torch
@@ -119,23 +116,15 @@ class PhraseEncoder:
     def _load(self) -> _Loaded:
         if self._loaded is None:
             device = find_device(self._device, MetricError)
-            self._require_mean()
+            if stated_pooling(self._read) != "mean":
+                raise MetricError(
+                    f"{self._checkpoint.role} '{self._checkpoint.name}' does not average token vectors.",
+                    "Name an encoder with mean pooling, such as sentence-transformers/all-mpnet-base-v2.",
+                )
             key = self._checkpoint.path, self._checkpoint.identity(), str(device)
             self._loaded = _IN_USE.get(key) or _IN_USE.setdefault(key, _Loaded(self._checkpoint, device))
         return self._loaded
 
-    def _require_mean(self) -> None:
-        """Raise if the checkpoint says that it makes a sentence's vector in another way."""
-        for name in ("modules.json", "1_Pooling/config.json"):
-            if (file := self._checkpoint.file(name)) is None:
-                continue
-            said = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(said, list):
-                fits = {str(module.get("type", "")).rpartition(".")[2] for module in said} <= _MODULES
-            else:
-                fits = said.get("pooling_mode_mean_tokens", said.get("pooling_mode") == "mean")
-            if not fits:
-                raise MetricError(
-                    f"{self._checkpoint.role} '{self._checkpoint.name}' does not average token vectors ({name}).",
-                    "Name an encoder with mean pooling, such as sentence-transformers/all-mpnet-base-v2.",
-                )
+    def _read(self, name: str) -> Any:
+        file = self._checkpoint.file(name)
+        return json.loads(file.read_text(encoding="utf-8")) if file else None

@@ -131,7 +131,9 @@ def load(place: Path) -> WordNet:
         MetricError: A file is missing or is not WordNet's.
     """
     try:
-        files = dict(_files(place))
+        root = place if place.is_dir() else zipfile.Path(place, "wordnet/")
+        names = (name for kind in _KINDS for name in (f"index.{kind}", f"data.{kind}", f"{kind}.exc"))
+        files = {name: (root / name).read_bytes() for name in names}
         digest = hashlib.sha256()
         for name in sorted(files):
             digest.update(f"{name}:{len(files[name])}:".encode())
@@ -161,15 +163,6 @@ def _places() -> Iterator[Path]:
         yield Path(folder) / "corpora/wordnet"
         yield Path(folder) / "corpora/wordnet.zip"
     yield _DEBIAN
-
-
-def _files(place: Path) -> Iterator[tuple[str, bytes]]:
-    names = [name for kind in _KINDS for name in (f"index.{kind}", f"data.{kind}", f"{kind}.exc")]
-    if place.is_dir():
-        yield from ((name, (place / name).read_bytes()) for name in names)
-        return
-    with zipfile.ZipFile(place) as archive:
-        yield from ((name, archive.read(f"wordnet/{name}")) for name in names)
 
 
 def _by_first_word(content: bytes) -> dict[str, str]:

@@ -266,10 +266,8 @@ class Meteor(ptb.TokenMetric):
                 reasons.update((key, answer) for key, answer in answers.items() if isinstance(answer, str))
                 yield {key: answer for key, answer in answers.items() if not isinstance(answer, str)}
 
-        def progress(done: int, total: int) -> None:
-            context.progress(done + len(reasons), total)
-
-        known = kept(context.cache, meteor_resources.fingerprint(), keys.values(), compute, progress)
+        producer = meteor_resources.fingerprint()
+        known = kept(context.cache, producer, keys.values(), compute, context.progress, reasons)
         statistics = np.zeros((len(items), N_STATISTICS))
         for item, key in keys.items():
             if key in known:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...adapters.checkpoint_identity import checkpoint_digest
 from ...adapters.checkpoints import first_line
 from ...adapters.devices import TOO_LARGE, BatchSize
-from ...adapters.hf_checkpoint import loading
+from ...adapters.hf_checkpoint import file_of, loading
 from ...downloads import Repository
 from ...errors import AdapterError, MetricError
-from ...hub import NotInCache, asked_once, commit_of, keep_commit, refusal, unreachable
+from ...hub import NotInCache, commit_of, keep_commit, refusal, unreachable
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 PINNED = {
     "FacebookAI/roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
@@ -174,20 +174,7 @@ class Checkpoint:
 
     def file(self, name: str) -> Path | None:
         """Return where one of its files is, or None if it has no such file."""
-        if self.folder is not None:
-            file = self.folder / name
-            return file if file.is_file() else None
-        from transformers.utils.hub import cached_file
-
-        with asked_once(self.name):
-            cached = cached_file(
-                self.name,
-                name,
-                revision=self._commit(),
-                _raise_exceptions_for_missing_entries=False,
-                _raise_exceptions_for_connection_errors=False,
-            )
-        return Path(cached) if cached else None
+        return file_of(self.path, name, self._commit())
 
     @property
     def remedy(self) -> str:
@@ -201,16 +188,6 @@ class Checkpoint:
 
 _One = TypeVar("_One")
 _Made = TypeVar("_Made")
-
-
-def padded(ids: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return token ids ``[b, l]`` of texts, padded on the right, and ``[b, l]`` 1 where there is a token."""
-    import torch
-
-    width = max(map(len, ids))
-    rows = [[*tokens, *[pad] * (width - len(tokens))] for tokens in ids]
-    mask = [[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in ids]
-    return torch.tensor(rows, device=device), torch.tensor(mask, device=device)
 
 
 def batches_that_fit(

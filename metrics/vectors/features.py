@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -150,23 +151,21 @@ def _features(
     for position, key in enumerate(keys):
         if key is not None:
             first.setdefault(key, position)
-    unique = list(first)
-    vectors = dict(context.cache.get_arrays(producer, unique))
-    remarks = {**context.cache.get({**producer, "remarks": True}, unique)}
-    missing = [key for key in unique if key not in vectors]
+    remarks = {**context.cache.get({**producer, "remarks": True}, list(first))}
     reasons: dict[str, str] = {}
-    context.progress(len(vectors), len(unique))
-    for batch in encode([inputs[first[key]] for key in missing]) if missing else ():
-        new = {missing[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
-        bad = {missing[at] for at in batch.vectors} - new.keys()
-        reasons |= dict.fromkeys(bad, f"{kind}: its features are not finite")
-        reasons |= {missing[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()}
-        if remarked := {missing[at]: remark for at, remark in batch.remarks.items()}:
-            context.cache.put({**producer, "remarks": True}, remarked)
-            remarks |= remarked
-        context.cache.put_arrays(producer, new)
-        vectors |= new
-        context.progress(len(vectors) + len(reasons), len(unique))
+
+    def compute(missing: list[str]) -> Iterator[dict[str, np.ndarray]]:
+        for batch in encode([inputs[first[key]] for key in missing]):
+            new = {missing[at]: vector for at, vector in batch.vectors.items() if np.isfinite(vector).all()}
+            bad = {missing[at] for at in batch.vectors} - new.keys()
+            reasons.update(dict.fromkeys(bad, f"{kind}: its features are not finite"))
+            reasons.update({missing[at]: f"{kind}: {reason}" for at, reason in batch.failures.items()})
+            if remarked := {missing[at]: remark for at, remark in batch.remarks.items()}:
+                context.cache.put({**producer, "remarks": True}, remarked)
+                remarks.update(remarked)
+            yield new
+
+    vectors = kept(context.cache, producer, first, compute, context.progress, reasons, arrays=True)
     for key in [key for key, vector in vectors.items() if not vector.any()]:
         reasons[key] = f"{kind}: its features are all 0, and have no direction"
         del vectors[key]
@@ -222,45 +221,39 @@ def pair_scores(images: Sequence[ImageHandle], texts: Sequence[Sequence[str]], c
     hashes = digests(images)
     keys = [key if isinstance(key, str) else "" for key in hashes]
     handles = dict(zip(reversed(keys), reversed(images), strict=True))
-    pairs_of: dict[str, dict[str, str]] = {}
+    asked: dict[str, dict[str, str]] = {}
     for key, of_image in zip(keys, texts, strict=True):
         if key:
-            pairs_of.setdefault(key, {}).update((text, _pair(key, text)) for text in of_image)
-    pairs = [pair for of_image in pairs_of.values() for pair in of_image.values()]
-    scores: dict[str, float] = dict(context.cache.get(producer, pairs))
-    remarks: dict[str, str] = dict(context.cache.get(remark_producer, list(pairs_of)))
-    lacking = {
-        key: {text: pair for text, pair in of_image.items() if pair not in scores} for key, of_image in pairs_of.items()
-    }
-    missing = {key: of_image for key, of_image in lacking.items() if of_image}
+            asked.setdefault(key, {}).update((_pair(key, text), text) for text in of_image)
+    image_of = {pair: key for key, of_image in asked.items() for pair in of_image}
+    remarks: dict[str, str] = dict(context.cache.get(remark_producer, list(asked)))
     failed: dict[str, str] = {}
-    wanted, done = list(missing), len(scores)
-    context.progress(done, len(pairs))
-    for batch in encoder.pairs([handles[key] for key in wanted], list(map(list, missing.values()))) if wanted else ():
-        new = {
-            pair: score
-            for at, of_image in batch.scores.items()
-            for pair, score in zip(missing[wanted[at]].values(), of_image.tolist(), strict=True)
-            if np.isfinite(score)
-        }
-        failed |= {wanted[at]: f"image: {reason}" for at, reason in batch.failures.items()}
-        if remarked := {wanted[at]: remark for at, remark in batch.remarks.items()}:
-            context.cache.put(remark_producer, remarked)
-            remarks |= remarked
-        context.cache.put(producer, new)
-        scores |= new
-        done += sum(len(missing[wanted[at]]) for at in batch.scores.keys() | batch.failures.keys())
-        context.progress(done, len(pairs))
+
+    def compute(missing: list[str]) -> Iterator[dict[str, float]]:
+        pairs = {key: list(of_image) for key, of_image in groupby(missing, image_of.__getitem__)}
+        wanted = list(pairs)
+        of_images = [[asked[key][pair] for pair in pairs[key]] for key in wanted]
+        for batch in encoder.pairs([handles[key] for key in wanted], of_images):
+            new: dict[str, float] = {}
+            for at, of_image in batch.scores.items():
+                new.update(zip(pairs[wanted[at]], of_image.tolist(), strict=True))
+            for at, reason in batch.failures.items():
+                failed.update(dict.fromkeys(pairs[wanted[at]], f"image: {reason}"))
+            failed.update((pair, NOT_FINITE) for pair, score in new.items() if not np.isfinite(score))
+            if remarked := {wanted[at]: remark for at, remark in batch.remarks.items()}:
+                context.cache.put(remark_producer, remarked)
+                remarks.update(remarked)
+            yield {pair: score for pair, score in new.items() if pair not in failed}
+
+    scores: dict[str, float] = kept(context.cache, producer, image_of, compute, context.progress, failed)
     values, failures = list[float](), dict[int, str]()
     for number, (key, of_image) in enumerate(zip(hashes, texts, strict=True)):
-        own = [np.nan if isinstance(key, OSError) else scores.get(_pair(key, text), np.nan) for text in of_image]
-        values += own
+        pairs = [_pair(str(key), text) for text in of_image]
+        values += [scores.get(pair, np.nan) for pair in pairs]
         if isinstance(key, OSError):
             failures[number] = f"image file: {key.strerror or key}"
-        elif key in failed:
-            failures[number] = failed[key]
-        elif not np.isfinite(own).all():
-            failures[number] = NOT_FINITE
+        elif lost := [pair for pair in pairs if pair not in scores]:
+            failures[number] = failed.get(lost[0], NOT_FINITE)
     remark_of = {number: remarks[key] for number, key in enumerate(keys) if key in remarks}
     return PairScores(np.array(values, dtype=np.float32), failures, remark_of)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from capbench.metrics import Context, Items
-from capbench.metrics.incorrect_ending import CONJUNCTIONS, DETERMINERS, PREPOSITIONS, IncorrectEnding
+from capbench.metrics.incorrect_ending import FUNCTION_WORDS, IncorrectEnding
 
 BROKEN_OFF = ["a man sitting on a", "a dog in front of", "A dog and.", "two cats with the ...", "WITH"]
 WHOLE = ["a man on a horse", "people standing around", "one dog chases another", "a man looking up.", "a sign for 'A's"]
@@ -25,6 +25,5 @@ def test_system_value_is_the_share_of_captions_that_have_words(make_items: Calla
 
 
 def test_word_lists_are_lower_case_and_in_the_fingerprint():
-    words = PREPOSITIONS | CONJUNCTIONS | DETERMINERS
-    assert all(word.isalpha() and word.islower() for word in words)
-    assert IncorrectEnding().fingerprint()["words"] == sorted(words)
+    assert all(word.isalpha() and word.islower() for word in FUNCTION_WORDS)
+    assert IncorrectEnding().fingerprint()["words"] == sorted(FUNCTION_WORDS)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from capbench.adapters.decoding import decoder_of
 from capbench.adapters.decoding.dbd import DifferentiatedBeams, FactPrompts
 from capbench.adapters.decoding.generating import Generating, Sampling
 from capbench.adapters.decoding.opera import Opera, OverTrust
+from capbench.adapters.decoding.settings import decoder_of
 from capbench.adapters.decoding.vcd import Contrastive
 from capbench.errors import AdapterError, UsageError
 
