@@ -28,6 +28,7 @@ else:
     sys.exit()
 os.environ.clear()
 os.environ.update(asked["environment"])
+sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 os.chdir(asked["folder"])
 for number, file in enumerate(asked["files"]):
     os.dup2(os.open(file, os.O_RDWR), number)
