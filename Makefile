@@ -57,9 +57,8 @@ demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and 
 	@echo
 	@echo "Five more runs; demo/log.txt has what they print."
 	@$(BIN)/bench run --model shapes-clip --task shapes_foil,shapes_dci_all_scm --output_path demo/runs >demo/log.txt 2>&1
-	@$(BIN)/bench run --task shapes_battles --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
+	@$(BIN)/bench run --task shapes_battles,checklist_iiw --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
 	@$(BIN)/bench run --model shapes-answers --task shapes_pope_random --output_path demo/runs >>demo/log.txt 2>&1
-	@$(BIN)/bench run --task checklist_iiw --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
 	@$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
 	@echo "Open demo/leaderboard/index.html in a browser; docs/shapes.md explains the figures."
 	@echo "Look at single captions with '$(BIN)/bench view demo/runs', and open the address that it prints."
