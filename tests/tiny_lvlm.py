@@ -131,51 +131,38 @@ def make_tiny_idefics(folder: Path, seed: int = 0) -> Path:
     return save_tiny(transformers.IdeficsForVisionText2Text(config), processor, folder, seed)
 
 
-def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
-    """Write an Idefics 3, which SmolVLM is: images are split into tiles, as many as they are large."""
+def _make_tiled(kind: str, special: list[str], folder: Path, seed: int, *video: Any) -> Path:
+    """Write a model that splits images into tiles, as many as they are large."""
     import transformers
 
-    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
-    special += [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    part = {name: getattr(transformers, f"{kind}{name}") for name in ("Config", "ImageProcessor", "Processor")}
+    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>", *special]
     tokenizer = tiny_tokenizer("<end_of_utterance>", "<|im_end|>", special)
-    config = transformers.Idefics3Config(
+    config = part["Config"](
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         vision_config={**TOWER, "image_size": 32, "patch_size": 8},
         text_config={"model_type": "llama", **text_config(tokenizer)},
         scale_factor=2,
         pad_token_id=tokenizer.pad_token_id,
     )
-    processor = transformers.Idefics3Processor(
-        transformers.Idefics3ImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
-        tokenizer,
-        image_seq_len=4,
-        chat_template=IDEFICS3_TEMPLATE,
-    )
-    return save_tiny(transformers.Idefics3ForConditionalGeneration(config), processor, folder, seed)
+    images = part["ImageProcessor"](size={"longest_edge": 64}, max_image_size={"longest_edge": 32})
+    processor = part["Processor"](images, tokenizer, *video, image_seq_len=4, chat_template=IDEFICS3_TEMPLATE)
+    return save_tiny(getattr(transformers, f"{kind}ForConditionalGeneration")(config), processor, folder, seed)
+
+
+def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
+    """Write an Idefics 3, which SmolVLM is."""
+    tiles = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    return _make_tiled("Idefics3", tiles, folder, seed)
 
 
 def make_tiny_smolvlm(folder: Path, seed: int = 0) -> Path:
     """Write a SmolVLM2: an Idefics 3 that is shown frames of videos with their times, as in text."""
     import transformers
 
-    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
-    tokenizer = tiny_tokenizer("<end_of_utterance>", "<|im_end|>", special)
-    config = transformers.SmolVLMConfig(
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_config={**TOWER, "image_size": 32, "patch_size": 8},
-        text_config={"model_type": "llama", **text_config(tokenizer)},
-        scale_factor=2,
-        pad_token_id=tokenizer.pad_token_id,
-    )
     sampling = {"fps": 1, "max_frames": 64, "video_size": {"longest_edge": 64}}
-    processor = transformers.SmolVLMProcessor(
-        transformers.SmolVLMImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
-        tokenizer,
-        transformers.SmolVLMVideoProcessor(max_image_size={"longest_edge": 32}, video_sampling=sampling),
-        image_seq_len=4,
-        chat_template=IDEFICS3_TEMPLATE,
-    )
-    return save_tiny(transformers.SmolVLMForConditionalGeneration(config), processor, folder, seed)
+    video = transformers.SmolVLMVideoProcessor(max_image_size={"longest_edge": 32}, video_sampling=sampling)
+    return _make_tiled("SmolVLM", [], folder, seed, video)
 
 
 def make_tiny_internvl(folder: Path, seed: int = 0) -> Path:
