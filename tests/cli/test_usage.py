@@ -206,6 +206,7 @@ def test_help_and_lists_import_nothing_heavy(tmp_path: Path, monkeypatch: pytest
     for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         monkeypatch.setenv(name, str(tmp_path / name))
     # Suites: without data and images nothing is asked of models, which are not here.
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
     for folder in ("flickr8k/images", "dci"):
         Path(os.environ["BENCH_CACHE"], "data", folder).mkdir(parents=True)
     commands = [f"{command} --help" for command in ("run", "compare", "leaderboard build")]
