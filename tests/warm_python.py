@@ -16,8 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 _PARENT = """
-import gc, json, os, runpy, sys
+import functools, gc, importlib.metadata, json, os, runpy, sys
 import pandas, pyarrow.dataset, pyarrow.parquet, scipy.stats, torch._dynamo, torchvision
+# transformers and others ask which package is of which distribution: half a second, and always the same.
+importlib.metadata.packages_distributions = functools.cache(importlib.metadata.packages_distributions)
+importlib.metadata.packages_distributions()
 gc.freeze()
 for line in sys.stdin:
     asked = json.loads(line)
