@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from own_entries import own_entries
 from PIL import Image
 
 import capbench
@@ -169,11 +170,7 @@ class Width(Metric):
         return Scores(values, failures=failures)
 
 
-@pytest.fixture(autouse=True)
-def width() -> Iterator[None]:
-    metrics.add("width", Width)
-    yield
-    del metrics._entries["width"]
+_width = own_entries(metrics, width=Width)
 
 
 @pytest.fixture

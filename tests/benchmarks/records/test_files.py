@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from in_shards import Broken
+from own_entries import own_entries
 
 import capbench
 from capbench.benchmarks.records.files import require_files, write_run
@@ -61,12 +61,7 @@ class Picky(Metric):
         return Scores(np.array([math.nan if n in failures else c for n, c in enumerate(counts)]), failures=failures)
 
 
-@pytest.fixture(autouse=True)
-def _user_metrics() -> Iterator[None]:
-    metrics.add("broken", Broken)
-    metrics.add("picky", Picky)
-    yield
-    del metrics._entries["broken"], metrics._entries["picky"]
+_user_metrics = own_entries(metrics, broken=Broken, picky=Picky)
 
 
 @pytest.fixture

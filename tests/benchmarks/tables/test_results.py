@@ -373,7 +373,7 @@ def seen(html: str) -> Seen:
 
 
 @pytest.fixture
-def hostile_metric():
+def hostile_metric(monkeypatch: pytest.MonkeyPatch):
     class Hostile(Metric):
         label = HOSTILE
         source = "here"
@@ -383,9 +383,7 @@ def hostile_metric():
                 np.array([0.5] + [np.nan] * (len(items) - 1)), failures=dict.fromkeys(range(1, len(items)), HOSTILE)
             )
 
-    metrics.add("hostile", Hostile)
-    yield
-    metrics._entries.pop("hostile")
+    monkeypatch.setitem(metrics._entries, "hostile", Hostile)
 
 
 def test_scores_show_values_the_first_captions_and_what_became_of_the_others(hostile_metric):
