@@ -80,6 +80,10 @@ def test_shipped_task_says_where_its_data_comes_from_without_a_network(bench, su
             assert_placed(bench("data", entry.name), entry.name, tmp_path / "cache" / "data")
 
 
+def test_known_defects_of_data_are_printed(bench):
+    assert "\ndefect       There are two sets of labels" in bench("data", "nebula").out
+
+
 def assert_placed(done: Any, task: str, folder: Path) -> None:
     assert "Traceback" not in done.err
     generated = "shapes" in task
