@@ -1,4 +1,15 @@
-"""``bench run``: tasks with a model, results as a table, records in a folder."""
+"""``bench run``: tasks with a model, results as a table, records in a folder.
+
+Metrics with a letter in common in the column Group are not significantly different (p ≥ 0.05), by the paired
+bootstrap of 'bench compare' (docs/compare.md), with as many resamples as the intervals have.
+
+On stderr, 'left out' and 'excluded' are samples that every run leaves out, because of the data or the task's rule.
+'failed' is what a model or a metric did not do; it may succeed when run again.
+
+A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
+'bench data TASK' shows whether the data's terms allow to pass the samples on; where they do not, run with
+--log_samples scores before you publish a run (results/README.md).
+"""
 
 from __future__ import annotations
 
@@ -34,17 +45,6 @@ if TYPE_CHECKING:
     from ..benchmarks.suites.places import TablePlace
 
 
-_EPILOG = """\
-Metrics with a letter in common in the column Group are not significantly different (p ≥ 0.05), by the paired
-bootstrap of 'bench compare' (docs/compare.md), with as many resamples as the intervals have.
-
-On stderr, 'left out' and 'excluded' are samples that every run leaves out, because of the data or the task's rule.
-'failed' is what a model or a metric did not do; it may succeed when run again.
-
-A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
-'bench data TASK' shows whether the data's terms allow to pass the samples on; where they do not, run with
---log_samples scores before you publish a run (results/README.md)."""
-
 ADVICE = {
     "--apply_chat_template": "Leave it out: a checkpoint's chat template is applied, unless --model_args "
     "has prompt_format=none.",
@@ -72,7 +72,6 @@ _AFTER = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "--task",
         "--tasks",

@@ -22,7 +22,7 @@ from capbench.adapters import adapters
 from capbench.adapters.aliases import list_aliases
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.statistics import statistics
-from capbench.cli.main import COMMANDS, main
+from capbench.cli.main import COMMANDS, epilog_of, main
 from capbench.metrics import metrics
 from capbench.metrics.contract import CorpusMetric, Metric
 from capbench.recipes.data_synthesis.schema import LoadedPipeline
@@ -206,8 +206,10 @@ def _card(source: DataSource) -> str:
 def commands_section() -> Iterator[Leaf]:
     """Each command with its options: the output of `bench COMMAND --help`."""
     for name, summary in COMMANDS.items():
-        parser = ArgumentParser(f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter)
-        importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
+        module = importlib.import_module(f"capbench.cli.{name}")
+        shown = {"description": summary, "epilog": epilog_of(module.__doc__)}
+        parser = ArgumentParser(f"bench {name}", **shown, formatter_class=RawDescriptionHelpFormatter)
+        module.add_arguments(parser)
         # Fixed width, independent of the terminal.
         with patch.dict("os.environ", COLUMNS="100"):
             purpose, _, example = summary.partition(": bench ")
