@@ -23,6 +23,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 # Only the chosen subcommand's module is imported, so that --help answers at once.
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module.add_arguments(sub)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        advice: dict[str, str] = getattr(module, "ADVICE", {})
+        advice = _advice() if chosen == "run" else {}
         known, hint = re.findall(r"--\w+", command.format_help()), f"'{command.prog} --help' lists the options."
         # What follows an unknown option may be its value.
         for argument in [word for word in unknown if word.startswith("-")] or unknown[:1]:
@@ -119,6 +120,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def epilog_of(docstring: str | None) -> str:
     """Return what the help of a command ends with: the docstring of its module, without the summary."""
     return (docstring or "").partition("\n\n")[2]
+
+
+def _advice() -> dict[str, str]:
+    import yaml
+
+    return yaml.safe_load(Path(__file__).with_name("advice.yaml").read_text(encoding="utf-8"))
 
 
 class _Once(argparse.Action):
