@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
     from ..benchmarks.explaining.explain import explain
-    from ..benchmarks.explaining.rendering import as_html, as_text
+    from ..benchmarks.explaining.explanations import as_html, as_text
     from ..benchmarks.store.store import Store, parse_store
     from ..metrics import Context
     from ..progress import bars

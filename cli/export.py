@@ -172,7 +172,7 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
 def _export_lm_eval(options: argparse.Namespace) -> int:
     """Write tasks as folders that a stock lm-eval runs, and print the files and the commands that run them."""
     from ..benchmarks.inputs.settings import split_metrics
-    from ..benchmarks.interchange.lm_eval_tasks import plan_export, write_tasks
+    from ..benchmarks.interchange.lm_eval_bridge import plan_export, write_tasks
     from ..tasks.index import build_index
 
     index = build_index(options.include_path)

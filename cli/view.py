@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
     runs = Runs(options.runs)
     if options.worst:
-        from ..benchmarks.view.printing import worst_lines
+        from ..benchmarks.view.sample_list import worst_lines
 
         for line in worst_lines(runs, runs.single("--worst"), options.metric, options.worst):
             print(line)

@@ -81,7 +81,7 @@ def violations(page: Page, axe: str, width: int, themes: Sequence[str]) -> list[
 
 
 _RUN = """async (options) => {
-  const run = await axe.run({ resultTypes: ["violations"], ...options });
+  const run = await axe.run({ resultTypes: ["violations"], preload: false, ...options });
   return run.violations.map((one) => [one.id, one.nodes[0].html]);
 }"""
 _RUN_OF_COLOURS = """async (options) => {
@@ -103,6 +103,6 @@ _RUN_OF_COLOURS = """async (options) => {
     counts.set(look(one), (counts.get(look(one)) ?? 0) + 1);
     return counts.get(look(one)) <= 2;
   });
-  const run = await axe.run({ include }, { resultTypes: ["violations"], ...options });
+  const run = await axe.run({ include }, { resultTypes: ["violations"], preload: false, ...options });
   return run.violations.map((one) => [one.id, one.nodes[0].html]);
 }"""
