@@ -82,7 +82,7 @@ def violations(page: Page, axe: str, width: int, themes: Sequence[str]) -> list[
 
 
 _RUN = """async (options) => {
-  const run = await axe.run({ resultTypes: ["violations"], ...options });
+  const run = await axe.run({ resultTypes: ["violations"], preload: false, ...options });
   return run.violations.map((one) => [one.id, one.nodes[0].html]);
 }"""
 _RUN_OF_COLOURS = Path(__file__).with_name("browser").joinpath("colours.js").read_text()

@@ -18,7 +18,7 @@ from ..running.plan import PlannedRun
 from ..running.planned_metrics import PlannedMetric
 from ..running.runner import prepare
 from ..store.store import Store
-from .rows import ScoreExplanation
+from .explanations import ScoreExplanation
 
 Explainable = Capture | Aloha | DcScore
 _HINT = "Choose CAPTURE, ALOHa or DCScore: --metric 'capture[key=value,...]', 'aloha[...]' or 'dcscore[...]'."

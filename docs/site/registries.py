@@ -26,7 +26,7 @@ from capbench.benchmarks.published.values import Published, load
 from capbench.benchmarks.statistics import statistics
 from capbench.benchmarks.suites.read import list_suites
 from capbench.benchmarks.suites.run import suite_cells
-from capbench.cli.main import COMMANDS, main
+from capbench.cli.main import COMMANDS, epilog_of, main
 from capbench.metrics import metrics
 from capbench.metrics.contract import CorpusMetric, Metric
 from capbench.recipes.data_synthesis.schema import LoadedPipeline
@@ -248,8 +248,10 @@ def _card(source: DataSource) -> str:
 def commands_section() -> Iterator[Leaf]:
     """Each command with its options: the output of `bench COMMAND --help`."""
     for name, summary in COMMANDS.items():
-        parser = ArgumentParser(f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter)
-        importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
+        module = importlib.import_module(f"capbench.cli.{name}")
+        shown = {"description": summary, "epilog": epilog_of(module.__doc__)}
+        parser = ArgumentParser(f"bench {name}", **shown, formatter_class=RawDescriptionHelpFormatter)
+        module.add_arguments(parser)
         # Fixed width, independent of the terminal.
         with patch.dict("os.environ", COLUMNS="100"):
             purpose, _, example = summary.partition(": bench ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from synthetic_board import HOSTILE, make_board
 
 from capbench.benchmarks.leaderboard.build import pages
 from capbench.benchmarks.leaderboard.html.index import task_page
-from capbench.benchmarks.leaderboard.html.rendering import run_pages
+from capbench.benchmarks.leaderboard.html.rendering import assets, run_pages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -32,7 +33,7 @@ STRUCTURE = Path(__file__).with_name("structure.js").read_text()
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small leaderboard with hostile names and captions."""
     folder = tmp_path_factory.mktemp("leaderboard")
-    for name, content in pages(make_board(folder / "data")):
+    for name, content in chain(assets().items(), pages(make_board(folder / "data"))):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
@@ -288,14 +289,15 @@ def test_tasks_and_metrics_of_the_overview_are_chosen_and_mean_ranks_follow(page
     assert means() == first
 
 
-def test_the_page_of_one_task_is_filtered_and_lets_nobody_choose_a_task(page: Page, tmp_path: Path) -> None:
+def test_the_page_of_one_task_is_filtered_and_lets_nobody_choose_a_task(page: Page, site: Path, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
     board = make_board(tmp_path, tasks=2, models=2)
     table = board.tables[-1]
     runs = [run for run in board.runs if run.record.task == table.task]
-    (tmp_path / "one.html").write_bytes(task_page(table, runs, run_pages(board.runs)))
-    page.goto(f"{(tmp_path / 'one.html').as_uri()}?task=another")
+    of_task = site / "runs" / "one.html"
+    of_task.write_bytes(task_page(table, runs, run_pages(board.runs)))
+    page.goto(f"{of_task.as_uri()}?task=another")
     assert page.evaluate(STRUCTURE) == []
     assert page.locator("select").count() == 0
     page.get_by_label("Filter rows by metric or model").fill("model-00")

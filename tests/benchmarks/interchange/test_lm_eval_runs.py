@@ -18,7 +18,7 @@ from tiny_llm import make_tiny_llama, make_tiny_llava
 from warm_python import run_python
 
 import capbench
-from capbench.benchmarks.interchange.lm_eval_tasks import PREFIX, plan_export, write_tasks
+from capbench.benchmarks.interchange.lm_eval_bridge import PREFIX, plan_export, write_tasks
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
 
