@@ -247,9 +247,10 @@ class Preference(Choices[PreferenceSettings]):
             return ""
         best = [some.scores == some.scores.max(axis=2, keepdims=True) for some in of_sizes]
         tied = sum(int((of_size.sum(axis=2) > 1).sum()) for of_size in best)
-        share = tied / (collected.rows * self.draws)
+        if not tied:
+            return ""
         rule = {"wrong": "counted as wrong", "right": "counted as right", "leave_out": "excluded"}[self.settings.ties]
-        return f"{share:.1%} of choices have equal best scores, {rule}" if tied else ""
+        return f"{tied / (collected.rows * self.draws):.1%} of choices have equal best scores, {rule}"
 
 
 def preference_credit(scores: np.ndarray, shares: np.ndarray, rule: PreferenceSettings) -> np.ndarray:
