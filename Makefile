@@ -34,6 +34,7 @@ help:  ## List the targets
 
 setup: $(READY)  ## Make .venv with capbench and what it needs
 
+# wandb has a folder of its own: timm imports it where it can, which takes each process four seconds.
 $(READY): pyproject.toml constraints.txt
 	@command -v uv >/dev/null || test -x .uv/bin/uv || { \
 		echo "setting up: uv"; $(PYTHON) -m venv .uv && .uv/bin/python -m pip install --quiet uv; }
@@ -43,6 +44,7 @@ $(READY): pyproject.toml constraints.txt
 	@for version in $(LM_EVAL); do $(UV) pip install --quiet --python $(BIN)/python --no-deps --prerelease allow \
 		--target .venv/lm_eval/$$version lm_eval==$$version || exit 1; done
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/trackio $(TRACKIO)
+	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --target .venv/wandb wandb
 	@touch $@
 
 demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and the shapes world; downloads no data
@@ -55,9 +57,8 @@ demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and 
 	@echo
 	@echo "Five more runs; demo/log.txt has what they print."
 	@$(BIN)/bench run --model shapes-clip --task shapes_foil,shapes_dci_all_scm --output_path demo/runs >demo/log.txt 2>&1
-	@$(BIN)/bench run --task shapes_battles --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
+	@$(BIN)/bench run --task shapes_battles,checklist_iiw --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
 	@$(BIN)/bench run --model shapes-answers --task shapes_pope_random --output_path demo/runs >>demo/log.txt 2>&1
-	@$(BIN)/bench run --task checklist_iiw --metrics rouge_l,cider --output_path demo/runs >>demo/log.txt 2>&1
 	@$(BIN)/bench leaderboard build --runs demo/runs --output demo/leaderboard
 	@echo "Open demo/leaderboard/index.html in a browser; docs/shapes.md explains the figures."
 	@echo "Look at single captions with '$(BIN)/bench view demo/runs', and open the address that it prints."

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from .benchmarks.protocols import register_protocol
     from .benchmarks.running.score_table import ScoreTable
     from .benchmarks.statistics import register_statistic
-    from .benchmarks.tables.run import Run
+    from .benchmarks.tables.results import Run
     from .metrics import register_metric
 
 _LAZY = {
     "CLIPScore": ".benchmarks.interchange.as_torchmetrics",
-    "Run": ".benchmarks.tables.run",
+    "Run": ".benchmarks.tables.results",
     "ScoreTable": ".benchmarks.running.score_table",
     "as_evaluate": ".benchmarks.interchange.as_evaluate",
     "as_torchmetrics": ".benchmarks.interchange.as_torchmetrics",

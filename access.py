@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -90,7 +90,11 @@ def requests_of(
     if is_installed(file):
         return []
     boundary = Boundary.of(file)
-    return list(_requests(values, (), file.parent, boundary, where, frozenset(typed)))
+    return [
+        request
+        for keys, value in _leaves(values, (), frozenset(typed))
+        for request in _requests(keys[-1] if keys else "", value, file.parent, boundary, where(*keys))
+    ]
 
 
 def require_permitted(requests: Sequence[Request]) -> None:
@@ -116,29 +120,23 @@ def request_lines(requests: Sequence[Request]) -> Iterator[tuple[str, str]]:
         yield kind, ", ".join(asked) or "nothing"
 
 
-def _requests(
-    value: Any,
-    keys: tuple[str, ...],
-    folder: Path,
-    boundary: Boundary,
-    where: Callable[..., str],
-    typed: frozenset[tuple[str, ...]],
-) -> Iterator[Request]:
+def _leaves(value: Any, keys: tuple[str, ...], typed: Set[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], Any]]:
     if keys in typed or (keys and keys[-1] in _PROSE):
         return
-    place = where(*keys)
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _requests(inner, (*keys, str(key)), folder, boundary, where, typed)
-    elif isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            yield from _requests(inner, (*keys, str(number)), folder, boundary, where, typed)
-    elif isinstance(value, Code):
+    if isinstance(value, Mapping | list | tuple):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _leaves(inner, (*keys, str(key)), typed)
+    else:
+        yield keys, value
+
+
+def _requests(key: str, value: Any, folder: Path, boundary: Boundary, place: str) -> Iterator[Request]:
+    if isinstance(value, Code):
         if not value.is_installed:
             yield Request("functions", str(value), place)
-    elif keys and keys[-1] == "trust_remote_code" and value:
+    elif key == "trust_remote_code" and value:
         yield Request("remote code", f"trust_remote_code: {value}", place)
-    elif keys and keys[-1].endswith("key_env") and value is not None:
+    elif key.endswith("key_env") and value is not None:
         yield Request("variables", str(value), place)
     elif isinstance(value, str):
         yield from _requests_of_text(value, folder, boundary, place)
@@ -158,7 +156,7 @@ def _requests_of_text(text: str, folder: Path, boundary: Boundary, place: str) -
         if server := server_of(part):
             yield Request("addresses", server, place)
     for key, value in _ARGUMENT.findall(text):
-        yield from _requests(yaml.safe_load(value), (key,), folder, boundary, lambda *_: place, frozenset())
+        yield from _requests(key, yaml.safe_load(value), folder, boundary, place)
     for path in local_paths(text):
         # A model is looked for from where the program runs, too.
         is_model = (path.suffix in _WEIGHTS and exists(path)) or any(exists(path / name) for name in _MODEL_FILES)

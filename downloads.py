@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .atomic_files import write_whole, written_whole
 from .errors import BenchError, DataError, writing
-from .hub import NotInCache, asked_once, commit_of, refusal, unreachable
+from .hub import NotInCache, asked_once, commit_of, refusal, repository_folder, unreachable
 from .paths import is_file
 from .progress import Progress, Reporter
 
@@ -265,10 +265,7 @@ class Repository:
 
     def is_here(self) -> bool:
         """Tell whether the hub's cache has something of it."""
-        from huggingface_hub import constants
-        from huggingface_hub.file_download import repo_folder_name
-
-        return Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=self.name, repo_type="model")).is_dir()
+        return repository_folder(self.name, "model").is_dir()
 
     def pieces(self) -> list[Piece]:
         """Return its files that the hub's cache lacks, as one piece; see ``Resource.pieces``."""

@@ -18,13 +18,14 @@ from .inputs.settings import split_metrics
 from .running.execution import Execution, execution_of
 from .running.rows import Rows, given_rows, plan_rows, score_rows
 from .running.score_table import ScoreTable
+from .running.scoring import Scorer
 from .store.store import Store
 
 if TYPE_CHECKING:
     import numpy as np
 
     from .scale.executors import Executor
-    from .tables.run import Run
+    from .tables.results import Run
 
 __all__ = ["ScoreTable", "compute_score", "evaluate", "load_run", "score"]
 
@@ -96,7 +97,7 @@ def evaluate(
     from .running.plan import resolve_call
     from .running.runner import run
     from .statistics.bootstrap import shared_by
-    from .tables.run import Run
+    from .tables.results import Run
 
     options, samples_hold = RunSettings.from_arguments(settings), sample_content(log_samples)
     with permit(Permissions.of(options.allow_outside, allow_server, run_functions, trust_remote_code, include_path)):
@@ -196,10 +197,8 @@ def score(
         if not execution.is_always_elsewhere and named != NamedModels():
             models = load_models(named)
         with Store(file, late=True) as opened:
-            return score_rows(
-                source, planned, failures, rule,
-                named=named, models=models, store=opened, progress=progress or by_place(), execution=execution,
-            )  # fmt: skip
+            scorer = Scorer(planned, models, opened, progress or by_place())
+            return score_rows(source, scorer, failures, rule, named, execution)
 
 
 def compute_score(
@@ -250,6 +249,6 @@ def load_run(path: str | Path) -> Run:
         >>> run["iiw_400"].results
     """
     from .records.reading import read_task_run
-    from .tables.run import Run
+    from .tables.results import Run
 
     return Run([read_task_run(Path(path))])

@@ -1,13 +1,5 @@
-"""``bench compare``: do the metrics, or the captioners, of finished runs differ?"""
+"""``bench compare``: do the metrics, or the captioners, of finished runs differ?
 
-from __future__ import annotations
-
-import argparse
-from pathlib import Path
-
-from .options import add_options, positive, share, tell
-
-_EPILOG = """\
 RUN is the folder of a finished run (run.json and samples.parquet), as 'bench run' prints it. What is compared
 follows from the task:
   agreement with ratings     all metrics of all runs, by the task's first statistic (--statistic for another)
@@ -23,12 +15,19 @@ examples:
   bench compare RUN --statistic kendall_c --metrics cider,meteor
   bench compare RUN_OF_ONE_MODEL RUN_OF_ANOTHER --metrics cider,meteor --format latex
 
-docs/compare.md gives formulas and sources."""
+docs/compare.md gives formulas and sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .options import add_options, positive, share, tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a finished run")
     parser.add_argument(
         "--statistic", metavar="NAME", default="", help="statistic to compare by (default: the task's first)"

@@ -70,6 +70,7 @@ def _print_card(source, folders, task: str) -> None:
         ("runs", REDISTRIBUTION[source.redistribution]),
         ("cite", source.citation),
         ("get it", source.how),
+        *(("defect", defect) for defect in source.defects),
     ):
         if text:
             print(textwrap.fill(text, 105, initial_indent=f"{name:<13}", subsequent_indent=" " * 13))

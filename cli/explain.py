@@ -1,4 +1,12 @@
-"""``bench explain``: how CAPTURE, ALOHa or DCScore came to the score of a caption."""
+"""``bench explain``: how CAPTURE, ALOHa or DCScore came to the score of a caption.
+
+examples:
+  bench explain --candidate "A red car on a road." --reference "An automobile drives down the street."
+  bench explain --task iiw_400 --model iiw-p5b --sample aar_test_04600 --html why.html
+  bench explain --metric 'capture[parser=spacy]' --candidate ... --reference ...
+  bench explain --metric aloha --judge openai_judge --candidate ... --reference ...
+  bench explain --metric 'dcscore[oracle=judge]' --judge openai_judge --image F --candidate ... --reference ...
+"""
 
 from __future__ import annotations
 
@@ -19,18 +27,9 @@ if TYPE_CHECKING:
     from ..benchmarks.store.store import Store
     from ..metrics import Metric
 
-_EPILOG = """\
-examples:
-  bench explain --candidate "A red car on a road." --reference "An automobile drives down the street."
-  bench explain --task iiw_400 --model iiw-p5b --sample aar_test_04600 --html why.html
-  bench explain --metric 'capture[parser=spacy]' --candidate ... --reference ...
-  bench explain --metric aloha --judge openai_judge --candidate ... --reference ...
-  bench explain --metric 'dcscore[oracle=judge]' --judge openai_judge --image F --candidate ... --reference ..."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("--candidate", metavar="TEXT", help="a caption")
     parser.add_argument(
         "--reference", metavar="TEXT", action="append", default=[], help="a reference caption (may be repeated)"
@@ -56,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the explanation, or write it as a page."""
     from ..benchmarks.explaining.explain import explain
-    from ..benchmarks.explaining.rendering import as_html, as_text
+    from ..benchmarks.explaining.explanations import as_html, as_text
     from ..benchmarks.store.store import Store, parse_store
     from ..metrics import Context
     from ..progress import bars

@@ -1,30 +1,5 @@
-"""``bench export``: results of finished runs, for papers and for other programs; what is to be scored by these.
+"""``bench export``: finished runs for papers and other programs, inputs to be scored there, what recipes wrote.
 
-And what recipes trained and made, for others.
-"""
-
-from __future__ import annotations
-
-import argparse
-import shlex
-from pathlib import Path
-
-from ..errors import UsageError, did_you_mean
-from .options import PERMISSIONS, TASK, add_options, locations_of, names, refuse, task_settings, tell, tell_rows
-
-WANTED = ("pairs", "prompts")
-"""Formats of what is to be scored, or answered, elsewhere."""
-FORMATS = ("csv", "latex", "parquet", "lm-eval", *WANTED)
-OF_FOLDERS = ("hub", "data")
-"""Formats of folders that recipes wrote."""
-_ALL = ", ".join((*FORMATS, *OF_FOLDERS))
-_OF_TASKS = {
-    **dict.fromkeys(("tasks", "metrics", "include_path", "data", "allow_outside"), ("lm-eval", *WANTED)),
-    **dict.fromkeys(("model", "model_args", "images"), WANTED),
-    **{"answers": ("prompts",), "text_only": ("lm-eval",)},
-}
-"""Option to the formats of tasks that it goes with."""
-_EPILOG = """\
 formats:
   csv, parquet   one flat table, a row a result: task, version, model, metric, statistic, category, value, low,
                  high, stderr, published, n, fingerprint, date; values are plain numbers
@@ -50,13 +25,35 @@ examples:
   bench export hub trained --to me/captioner --dry_run
   bench export data made --format webdataset --output shards
 
-More: docs/interchange.md"""
+More: docs/interchange.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from ..errors import UsageError, did_you_mean
+from .options import PERMISSIONS, TASK, add_options, locations_of, names, refuse, task_settings, tell, tell_rows
+
+WANTED = ("pairs", "prompts")
+"""Formats of what is to be scored, or answered, elsewhere."""
+FORMATS = ("csv", "latex", "parquet", "lm-eval", *WANTED)
+OF_FOLDERS = ("hub", "data")
+"""Formats of folders that recipes wrote."""
+_ALL = ", ".join((*FORMATS, *OF_FOLDERS))
+_OF_TASKS = {
+    **dict.fromkeys(("tasks", "metrics", "include_path", "data", "allow_outside"), ("lm-eval", *WANTED)),
+    **dict.fromkeys(("model", "model_args", "images"), WANTED),
+    **{"answers": ("prompts",), "text_only": ("lm-eval",)},
+}
+"""Option to the formats of tasks that it goes with."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "bench export [FORMAT] RUN|FOLDER [...] [-o PATH] [--to OWNER/NAME] [...]"
-    parser.epilog = _EPILOG
     parser.add_argument("inputs", nargs="*", metavar="[FORMAT] RUN", help=f"{_ALL}; and runs")
     parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="file to write; for lm-eval a folder")
     parser.add_argument(
@@ -129,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
         tell_rows("without samples", without)
         print(f"{len(runs):,} runs: {len(written):,} files below {options.output}")
     elif fmt is not None:
-        from ..benchmarks.tables.export_rows import write_table
+        from ..benchmarks.tables.results import write_table
 
         write_table(runs, fmt, options.output)
         print(f"{len(runs):,} runs: {options.output}")
@@ -175,7 +172,7 @@ def _split(options: argparse.Namespace) -> tuple[str | None, list[str]]:
 def _export_lm_eval(options: argparse.Namespace) -> int:
     """Write tasks as folders that a stock lm-eval runs, and print the files and the commands that run them."""
     from ..benchmarks.inputs.settings import split_metrics
-    from ..benchmarks.interchange.lm_eval_tasks import plan_export, write_tasks
+    from ..benchmarks.interchange.lm_eval_bridge import plan_export, write_tasks
     from ..tasks.index import build_index
 
     index = build_index(options.include_path)

@@ -1,4 +1,20 @@
-"""``bench fetch``: gets data, metrics' files and weights, after saying what comes, from where, under which terms."""
+"""``bench fetch``: gets data, metrics' files and weights, after saying what comes, from where, under which terms.
+
+examples:
+  bench fetch detailcaps llava-1.5     all that 'bench run --model llava-1.5 --task detailcaps' needs
+  bench fetch capture                  WordNet, NLTK's models, FACTUAL's parser and the text encoder of CAPTURE
+  bench fetch capture[parser=spacy]    what the metric reads with these settings
+  bench fetch pac-s-vit-b-32           a model's weights, into the cache folder or the hub's cache
+  bench fetch OWNER/NAME@REVISION      any model of the hub
+
+A task brings the files of its data card and what its metrics read; models are named besides. First each file is listed
+with its size, licence, checksum, origin and place. From a gigabyte on, or where a server states no size, it is asked
+whether to go on; --yes goes on. By going on you accept the licences. A download that broke off is resumed by the same
+command. What was fetched has its SHA-256 in a file SHA256SUMS next to it ('sha256sum -c SHA256SUMS').
+
+  BENCH_MIRROR=URL     mirror of the web's files: URL/HOST/PATH in place of https://HOST/PATH
+  HF_ENDPOINT=URL      mirror of the Hugging Face hub
+"""
 
 from __future__ import annotations
 
@@ -22,26 +38,10 @@ if TYPE_CHECKING:
 
 _MUCH = 1e9
 """Bytes from which on it is asked."""
-_EPILOG = """\
-examples:
-  bench fetch detailcaps llava-1.5     all that 'bench run --model llava-1.5 --task detailcaps' needs
-  bench fetch capture                  WordNet, NLTK's models, FACTUAL's parser and the text encoder of CAPTURE
-  bench fetch capture[parser=spacy]    what the metric reads with these settings
-  bench fetch pac-s-vit-b-32           a model's weights, into the cache folder or the hub's cache
-  bench fetch OWNER/NAME@REVISION      any model of the hub
-
-A task brings the files of its data card and what its metrics read; models are named besides. First each file is listed
-with its size, licence, checksum, origin and place. From a gigabyte on, or where a server states no size, it is asked
-whether to go on; --yes goes on. By going on you accept the licences. A download that broke off is resumed by the same
-command. What was fetched has its SHA-256 in a file SHA256SUMS next to it ('sha256sum -c SHA256SUMS').
-
-  BENCH_MIRROR=URL     mirror of the web's files: URL/HOST/PATH in place of https://HOST/PATH
-  HF_ENDPOINT=URL      mirror of the Hugging Face hub"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("names", nargs="+", metavar="NAME", help="a task, group or tag, a metric, or a model")
     parser.add_argument("--yes", action="store_true", help="do not ask, however much it is")
     add_options(parser, *TASK, "--allow_outside", "--allow_server")

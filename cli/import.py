@@ -1,15 +1,5 @@
-"""``bench import``: captions that other harnesses recorded, for ``--model captions:FILE``."""
+"""``bench import``: captions that other harnesses recorded, for ``--model captions:FILE``.
 
-from __future__ import annotations
-
-import argparse
-from pathlib import Path
-
-from ..errors import UsageError
-from .options import tell, tell_rows
-
-_NAMED = 5
-_EPILOG = """\
 formats (detected from the file by default):
   lmms-eval    sample log, DATE_samples_TASK.jsonl (--log_samples)
   lm-eval      sample log, samples_TASK_DATE.jsonl (--log_samples)
@@ -25,13 +15,23 @@ examples:
   bench import vlmevalkit outputs/model_COCO_VAL.xlsx --key image_path -o captions.jsonl
   bench run --model captions:captions.jsonl --task coco_caption
 
-More: docs/interchange.md"""
+More: docs/interchange.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import UsageError
+from .options import tell, tell_rows
+
+_NAMED = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.usage = "bench import [FORMAT] FILE [FILE ...] -o captions.jsonl [--key FIELD]"
-    parser.epilog = _EPILOG
     parser.add_argument("inputs", nargs="+", metavar="[FORMAT] FILE", help="auto (default), a format, and the files")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="captions to write (.jsonl)")
     parser.add_argument(

@@ -1,8 +1,20 @@
-"""``bench leaderboard``: build the leaderboard of finished runs, check the existing one, compare two."""
+"""``bench leaderboard``: build the leaderboard of finished runs, check the existing one, compare two.
+
+Unless --runs names another folder, it is made of the runs that are kept in results/runs; 'bench run' writes to runs.
+
+examples:
+  bench leaderboard build --runs runs --output leaderboard
+  bench leaderboard diff main
+  bench leaderboard add runs/iiw_400/iiw-p5b/20261127T065414-56bccd08
+
+'bench leaderboard COMMAND --help' explains a command.
+"""
 
 from __future__ import annotations
 
 import argparse
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import UsageError, counted
@@ -11,70 +23,25 @@ from .options import PERMISSIONS, TASK, add_options, task_settings, tell
 RUNS = Path("results/runs")
 OUTPUT = Path("results/leaderboard")
 
-_EPILOG = """\
-Unless --runs names another folder, it is made of the runs that are kept in results/runs; 'bench run' writes to runs.
-
-examples:
-  bench leaderboard build --runs runs --output leaderboard
-  bench leaderboard diff main
-  bench leaderboard add runs/iiw_400/iiw-p5b/20261127T065414-56bccd08
-
-'bench leaderboard COMMAND --help' explains a command."""
-
-_BUILD = """\
-README.md, index.html with a page a run, leaderboard.csv, leaderboard.json and LaTeX tables are made from the records
-of runs alone: the same runs give the same bytes on every machine. A record that is damaged, edited, of a newer
-capbench or a copy is left out and named.
-
-Rows are metrics, for tasks that compare metrics with human judgement, or models, for tasks that score captions or
-test encoders. Of several runs of one row the newest of those with the most documents counts; the others are listed
-as superseded. Two versions of a task are two tables. Each number is followed by its published value; published rows
-without a run here are shown as published only.
-
-Significance letters: of metrics, those of their run; of captioners, by paired t tests over the captions that all of
-them have a score for (Holm's correction, 5 %).
-
-Files of an earlier build that are no longer made are removed; files that are not the leaderboard's stay."""
-
-_DIFF = """\
-BASE and HEAD are each a git revision, a leaderboard.json or the folder of a leaderboard. Of a revision the
-leaderboard in the folder --output is read. Prints, as Markdown, new and removed rows, values that moved with their
-difference and change of rank, and runs that are left out since; 'No changes.' where nothing moved."""
-
-_ADD = """\
-A run is taken if it is intact (as 'bench verify' checks), covers all documents of the installed version of its task,
-holds nothing that the terms of its data do not allow to pass on, and has the same values when it is scored again. It
-is copied to --runs as TASK/MODEL/TIME-FINGERPRINT. What cannot be scored again here is told."""
-
-_REVIEW = """\
-For the workflow of a repository of results (docs/leaderboard.md). Since BASE, runs may only be added: each is checked
-as 'add' does, and is at its place. Files of kept runs may not change, and the leaderboard has to be made of the runs.
-Prints, as Markdown, the verdict on each run and what moved. Exit code 1 where a run is refused."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and their options."""
-    parser.epilog = _EPILOG
     actions = parser.add_subparsers(dest="action", metavar="COMMAND", required=True, title="commands")
 
-    def add(name: str, summary: str, text: str) -> argparse.ArgumentParser:
-        return actions.add_parser(
-            name,
-            help=summary,
-            description=f"{summary}\n\n{text}".strip(),
+    def add(action: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        about = inspect.getdoc(action) or ""
+        summary = about.partition(".")[0]
+        command = actions.add_parser(
+            action.__name__.strip("_"),
+            help=summary[:1].lower() + summary[1:],
+            description=about,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        command.set_defaults(act=action)
+        return command
 
-    build = add("build", "write the leaderboard of finished runs", _BUILD)
-    check = add(
-        "check",
-        "exit with 1 unless the leaderboard is up to date with the runs",
-        "What differs is listed, for CI, and nothing written. 'bench leaderboard build' updates the leaderboard.",
-    )
-    diff = add("diff", "print what changed since a git revision, or between two leaderboards", _DIFF)
-    submit = add("add", "check finished runs and copy them to the kept ones", _ADD)
+    build, check, diff, submit, review = map(add, (_build, _check, _diff, _add, _review))
     submit.add_argument("submitted", metavar="RUN", nargs="+", type=Path, help="folder of a finished run")
-    review = add("review", "review a change that adds runs since a git revision", _REVIEW)
     review.add_argument("base", metavar="BASE", help="the revision that the change starts from")
     for command in (submit, review):
         add_options(command, *TASK, *PERMISSIONS)
@@ -94,29 +61,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the subcommand."""
-    if options.action == "diff":
-        from ..benchmarks.leaderboard.diff import comment, read_leaderboard
-
-        base, note = read_leaderboard(options.base, options.output)
-        head, _ = read_leaderboard(options.head or str(options.output), options.output)
-        print(comment(base, head, note))
-        return 0
-    if options.action == "add":
-        return _add(options)
     # Without this check the leaderboard would be empty.
-    if not options.runs.exists():
+    if options.act in (_build, _check, _review) and not options.runs.exists():
         raise UsageError(
             f"{options.runs}: there is no such folder",
             "--runs names the folder of the runs; the default of 'bench run --output_path' is runs.",
         )
-    if options.action == "check":
-        return _check(options)
-    if options.action == "review":
-        from ..benchmarks.leaderboard.submitting import review
+    return options.act(options)
 
-        text, accepted = review(options.base, options.runs, options.output, options.readme, **task_settings(options))
-        print(text)
-        return 0 if accepted else 1
+
+def _build(options: argparse.Namespace) -> int:
+    """Write the leaderboard of finished runs.
+
+    README.md, index.html with a page a run, leaderboard.csv, leaderboard.json and LaTeX tables are made from the
+    records of runs alone: the same runs give the same bytes on every machine. A record that is damaged, edited, of a
+    newer capbench or a copy is left out and named.
+
+    Rows are metrics, for tasks that compare metrics with human judgement, or models, for tasks that score captions or
+    test encoders. Of several runs of one row the newest of those with the most documents counts; the others are
+    listed as superseded. Two versions of a task are two tables. Each number is followed by its published value;
+    published rows without a run here are shown as published only.
+
+    Significance letters: of metrics, those of their run; of captioners, by paired t tests over the captions that all
+    of them have a score for (Holm's correction, 5 %).
+
+    Files of an earlier build that are no longer made are removed; files that are not the leaderboard's stay.
+    """
     from ..benchmarks.leaderboard.build import build
 
     board = build(options.runs, options.output, options.readme)
@@ -125,18 +95,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _add(options: argparse.Namespace) -> int:
-    from ..benchmarks.leaderboard.submitting import add_run
-
-    for folder in options.submitted:
-        place, remark = add_run(folder, options.runs, **task_settings(options))
-        print(place)
-        tell(*([f"not scored again: {remark}"] if remark else []))
-    tell("next: bench leaderboard build")
-    return 0
-
-
 def _check(options: argparse.Namespace) -> int:
+    """Exit with 1 unless the leaderboard is up to date with the runs.
+
+    What differs is listed, for CI, and nothing written. 'bench leaderboard build' updates the leaderboard.
+    """
     from ..benchmarks.leaderboard.diff import differences
 
     lines = differences(options.runs, options.output, options.readme)
@@ -150,3 +113,49 @@ def _check(options: argparse.Namespace) -> int:
         + (f" --readme {options.readme}" if options.readme else "")
     )
     return 1
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """Print what changed since a git revision, or between two leaderboards.
+
+    BASE and HEAD are each a git revision, a leaderboard.json or the folder of a leaderboard. Of a revision the
+    leaderboard in the folder --output is read. Prints, as Markdown, new and removed rows, values that moved with
+    their difference and change of rank, and runs that are left out since; 'No changes.' where nothing moved.
+    """
+    from ..benchmarks.leaderboard.diff import comment, read_leaderboard
+
+    base, note = read_leaderboard(options.base, options.output)
+    head, _ = read_leaderboard(options.head or str(options.output), options.output)
+    print(comment(base, head, note))
+    return 0
+
+
+def _add(options: argparse.Namespace) -> int:
+    """Check finished runs and copy them to the kept ones.
+
+    A run is taken if it is intact (as 'bench verify' checks), covers all documents of the installed version of its
+    task, holds nothing that the terms of its data do not allow to pass on, and has the same values when it is scored
+    again. It is copied to --runs as TASK/MODEL/TIME-FINGERPRINT. What cannot be scored again here is told.
+    """
+    from ..benchmarks.leaderboard.submitting import add_run
+
+    for folder in options.submitted:
+        place, remark = add_run(folder, options.runs, **task_settings(options))
+        print(place)
+        tell(*([f"not scored again: {remark}"] if remark else []))
+    tell("next: bench leaderboard build")
+    return 0
+
+
+def _review(options: argparse.Namespace) -> int:
+    """Review a change that adds runs since a git revision.
+
+    For the workflow of a repository of results (docs/leaderboard.md). Since BASE, runs may only be added: each is
+    checked as 'add' does, and is at its place. Files of kept runs may not change, and the leaderboard has to be made
+    of the runs. Prints, as Markdown, the verdict on each run and what moved. Exit code 1 where a run is refused.
+    """
+    from ..benchmarks.leaderboard.submitting import review
+
+    text, accepted = review(options.base, options.runs, options.output, options.readme, **task_settings(options))
+    print(text)
+    return 0 if accepted else 1

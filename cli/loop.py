@@ -1,4 +1,14 @@
-"""``bench loop``: self-training: a captioner makes data, the next one is trained on them; tasks evaluate each."""
+"""``bench loop``: self-training: a captioner makes data, the next one is trained on them; tasks evaluate each.
+
+RECIPE is a YAML file, or the name of a loop that ships ('bench loop --list'); docs/data_synthesis.md explains its keys.
+DIR gets a folder a turn, which 'bench run --model DIR/turn-1' takes, report.md, report.json and the curve loop.svg.
+The same call resumes an interrupted one; a finished turn is not run again.
+
+examples:
+  bench loop shapes_loop --dry_run
+  bench loop shapes_loop --output looped --set seed=1
+  bench loop detailcaps_loop --output looped --set make.data=IMAGES --processes 4
+"""
 
 from __future__ import annotations
 
@@ -16,20 +26,9 @@ from .recipe_options import (
     step_printer,
 )
 
-_EPILOG = """\
-RECIPE is a YAML file, or the name of a loop that ships ('bench loop --list'); docs/data_synthesis.md explains its keys.
-DIR gets a folder a turn, which 'bench run --model DIR/turn-1' takes, report.md, report.json and the curve loop.svg.
-The same call resumes an interrupted one; a finished turn is not run again.
-
-examples:
-  bench loop shapes_loop --dry_run
-  bench loop shapes_loop --output looped --set seed=1
-  bench loop detailcaps_loop --output looped --set make.data=IMAGES --processes 4"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     add_recipe_options(parser, kind="loop", such_as="turns=2 or make.limit=100")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the turns go")
     parser.add_argument(

@@ -1,4 +1,8 @@
-"""``bench ls``: what there is."""
+"""``bench ls``: what there is.
+
+A list fits the terminal: the last column is cut, and some columns are left out. 'bench show NAME' describes a task,
+metric or model in full; '--format json' prints every column in full.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,6 @@ from pathlib import Path
 from ..hub import asking_nobody
 from .options import TASK, add_options, locations_of, print_table, tell
 
-_EPILOG = """\
-A list fits the terminal: the last column is cut, and some columns are left out. 'bench show NAME' describes a task,
-metric or model in full; '--format json' prints every column in full."""
 _LEFT_OUT = {"tasks": {"tags"}, "groups": {"about"}, "metrics": {"source"}, "models": {"adapter", "source", "code"}}
 _OWN = "own"
 _WIDTH = 100
@@ -23,7 +24,6 @@ _LEAST = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("what", nargs="?", choices=sorted(_LISTS), default="tasks", help="default: tasks")
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
     parser.add_argument(

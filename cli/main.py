@@ -1,4 +1,13 @@
-"""Entry point of ``bench``: finds the subcommand, reports errors, returns the exit code."""
+"""Entry point of ``bench``: finds the subcommand, reports errors, returns the exit code.
+
+examples:
+  bench run --model iiw-p5b --task iiw_400            a captioner's score, no download needed
+  bench run --task flickr8k_expert --metrics cider    how far a metric agrees with experts
+  bench run --model captions:mine.jsonl --task iiw_400
+  bench ls tasks
+
+'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +23,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 # Only the chosen subcommand's module is imported, so that --help answers at once.
@@ -42,14 +52,6 @@ COMMANDS = {
     "verify": "check that runs are intact, or that this machine reproduces released code: bench verify runs",
     "store": "manage the store: stats, prune, verify",
 }
-_EPILOG = """\
-examples:
-  bench run --model iiw-p5b --task iiw_400            a captioner's score, no download needed
-  bench run --task flickr8k_expert --metrics cider    how far a metric agrees with experts
-  bench run --model captions:mine.jsonl --task iiw_400
-  bench ls tasks
-
-'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
 
 
 def program() -> NoReturn:
@@ -76,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="bench",
         description="capbench: one harness for caption evaluation.",
-        epilog=_EPILOG,
+        epilog=epilog_of(__doc__),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and leave")
@@ -92,10 +94,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == chosen:
             sub.register("action", None, _Once)
             command, module = sub, importlib.import_module(f".{name}", __package__)
+            sub.epilog = epilog_of(module.__doc__)
             module.add_arguments(sub)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        advice: dict[str, str] = getattr(module, "ADVICE", {})
+        advice = _advice() if chosen == "run" else {}
         known, hint = re.findall(r"--\w+", command.format_help()), f"'{command.prog} --help' lists the options."
         # What follows an unknown option may be its value.
         for argument in [word for word in unknown if word.startswith("-")] or unknown[:1]:
@@ -112,6 +115,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     return _guarded(module.run, options)
+
+
+def epilog_of(docstring: str | None) -> str:
+    """Return what the help of a command ends with: the docstring of its module, without the summary."""
+    return (docstring or "").partition("\n\n")[2]
+
+
+def _advice() -> dict[str, str]:
+    import yaml
+
+    return yaml.safe_load(Path(__file__).with_name("advice.yaml").read_text(encoding="utf-8"))
 
 
 class _Once(argparse.Action):

@@ -1,15 +1,5 @@
-"""``bench make``: data are made of images or texts by a pipeline, stage by stage, and judged by metrics."""
+"""``bench make``: data are made of images or texts by a pipeline, stage by stage, and judged by metrics.
 
-from __future__ import annotations
-
-import argparse
-from pathlib import Path
-
-from ..errors import UsageError
-from .options import ENGINE, PERMISSIONS, add_options, positive
-from .recipe_options import add_recipe_options, executor_of, print_dry_run, print_recipes, print_stage, recipe_of
-
-_EPILOG = """\
 RECIPE is a YAML file, or the name of a pipeline that ships ('bench make --list'); its keys: docs/data_synthesis.md.
 DATA is a folder of images, a table of rows (jsonl, json, csv, parquet) with 'image' or texts, a folder as DCI is
 distributed, or the name of a task.
@@ -20,12 +10,21 @@ after a change computes only what is new.
 examples:
   bench make --list
   bench make sdci_texts --data DCI --output sdci --set models.judge.arguments.pretrained=NAME --dry_run
-  bench make pacspp_positives --data images --output positives --limit 100"""
+  bench make pacspp_positives --data images --output positives --limit 100
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import UsageError
+from .options import ENGINE, PERMISSIONS, add_options, positive
+from .recipe_options import add_recipe_options, executor_of, print_dry_run, print_recipes, print_stage, recipe_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     add_recipe_options(parser, kind="pipeline", such_as="seed=1, models.judge.name=NAME or stages.STAGE.KEY=VALUE")
     parser.add_argument("--data", metavar="DATA", help="the input: a folder, a table, or a task")
     parser.add_argument("--output", metavar="DIR", type=Path, help="where the result goes")

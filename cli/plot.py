@@ -1,15 +1,5 @@
-"""``bench plot``: figures of finished runs, for papers."""
+"""``bench plot``: figures of finished runs, for papers.
 
-from __future__ import annotations
-
-import argparse
-from functools import partial
-from pathlib import Path
-
-from ..errors import UsageError
-from .options import add_options, tell
-
-_EPILOG = """\
 KIND is one of
   agreement   agreement with human judgement (or accuracy) by metric, with confidence intervals and published values
   ratings     distributions of scores by human rating, a panel a metric
@@ -24,14 +14,23 @@ examples:
   bench plot ratings runs/flickr8k_expert -o ratings.png --metrics cider,meteor --width double
   bench plot length RUN -o length.pdf
 
-docs/plots.md shows how to read them. Needs matplotlib: pip install 'capbench[plot]'"""
+docs/plots.md shows how to read them. Needs matplotlib: pip install 'capbench[plot]'
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from ..errors import UsageError
+from .options import add_options, tell
 
 KINDS = ("agreement", "ratings", "length", "checklist")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="see below")
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
     parser.add_argument(

@@ -1,19 +1,5 @@
-"""``bench rate``: people rate captions in a browser, and their ratings become a task."""
+r"""``bench rate``: people rate captions in a browser, and their ratings become a task.
 
-from __future__ import annotations
-
-import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ..errors import UsageError, did_you_mean
-from .options import READING, SERVER, TASK, add_options, locations_of, not_negative, positive, serve_pages, share, tell
-
-if TYPE_CHECKING:
-    from ..benchmarks.rate.questions import Questionnaire
-    from ..benchmarks.rate.session import Session
-
-_EPILOG = """\
 TASK gives images and references, FILE the captions: rows of id and caption, as '--model captions:FILE' reads them.
 Raters open the printed address and enter their name; docs/rate.md shows the pages. The same command resumes a session.
 Ctrl-C ends it, writes the ratings as rows and a task, and prints the agreement of raters, as --report does.
@@ -30,18 +16,31 @@ what is asked:
 
 examples:
   bench rate iiw_400 --captions a.jsonl b.jsonl --better --sample 100
-  bench rate iiw_400 --captions A=a/captions.jsonl B=b/captions.jsonl \\
+  bench rate iiw_400 --captions A=a/captions.jsonl B=b/captions.jsonl \
       --aspect 'precision=1-5: nothing is right | all is right' --aspect recall=1-5
   bench rate iiw_400 --report          who rated how much, agreement, what ±0.05 would need; writes the task
   bench run --include_path ratings/iiw_400 --task iiw_400_rated
 
 Keys: digits answer, arrows choose, Enter keeps, u takes the last answer back. Needs packages:
-pip install 'capbench[view]'"""
+pip install 'capbench[view]'
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError, did_you_mean
+from .options import READING, SERVER, TASK, add_options, locations_of, not_negative, positive, serve_pages, share, tell
+
+if TYPE_CHECKING:
+    from ..benchmarks.rate.questions import Questionnaire
+    from ..benchmarks.rate.session import Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("task", metavar="TASK", help="task that gives images and references")
     parser.add_argument(
         "--captions", nargs="+", metavar="[NAME=]FILE", default=[], help="captions of each system, recorded"

@@ -1,4 +1,15 @@
-"""``bench run``: tasks with a model, results as a table, records in a folder."""
+"""``bench run``: tasks with a model, results as a table, records in a folder.
+
+Metrics with a letter in common in the column Group are not significantly different (p ≥ 0.05), by the paired
+bootstrap of 'bench compare' (docs/compare.md), with as many resamples as the intervals have.
+
+On stderr, 'left out' and 'excluded' are samples that every run leaves out, because of the data or the task's rule.
+'failed' is what a model or a metric did not do; it may succeed when run again.
+
+A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
+'bench data TASK' shows whether the data's terms allow to pass the samples on; where they do not, run with
+--log_samples scores before you publish a run (results/README.md).
+"""
 
 from __future__ import annotations
 
@@ -34,35 +45,6 @@ if TYPE_CHECKING:
     from ..benchmarks.suites.places import TablePlace
 
 
-_EPILOG = """\
-Metrics with a letter in common in the column Group are not significantly different (p ≥ 0.05), by the paired
-bootstrap of 'bench compare' (docs/compare.md), with as many resamples as the intervals have.
-
-On stderr, 'left out' and 'excluded' are samples that every run leaves out, because of the data or the task's rule.
-'failed' is what a model or a metric did not do; it may succeed when run again.
-
-A run is a folder with run.json, from which tables and plots can be made without the data, and samples.parquet.
-'bench data TASK' shows whether the data's terms allow to pass the samples on; where they do not, run with
---log_samples scores before you publish a run (results/README.md)."""
-
-ADVICE = {
-    "--apply_chat_template": "Leave it out: a checkpoint's chat template is applied, unless --model_args "
-    "has prompt_format=none.",
-    "--config": "Type its keys as options, or name a published table: --suite NAME.",
-    "--confirm_run_unsafe_code": "Type --run_functions.",
-    "--hf_hub_log_args": "'bench export runs --push_to_hub OWNER/NAME' uploads finished runs.",
-    "--max_batch_size": "Type --batch_size N: batches are halved when memory runs out.",
-    "--num_fewshot": "Leave it out: tasks show no examples.",
-    "--predict_only": "Type --metrics length: the captions are in samples.parquet, and other metrics can be run later.",
-    "--pretrained": "Type --model_args pretrained=NAME.",
-    "--samples": "Type --limit N for the first N documents.",
-    "--system_instruction": "Type --model_args system=TEXT.",
-    "--use_cache": "Leave it out: captions are kept; --store FILE says where.",
-    "--wandb_args": "Type --log_to wandb; variables such as WANDB_PROJECT set the rest.",
-    "--write_out": "'bench show TASK' prints the prompt, 'bench view runs' the samples.",
-}
-"""Options of lm-eval, and one of open_clip, to what does the same here."""
-
 _AFTER = {
     "incomplete": "; run again to ask for these alone",
     "the data failed its checks": "; published values do not apply, and the run is not ranked",
@@ -72,7 +54,6 @@ _AFTER = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "--task",
         "--tasks",

@@ -1,4 +1,18 @@
-"""``bench score``: captions in a file, outside any task."""
+"""``bench score``: captions in a file, outside any task.
+
+A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' or 'caption' and, for most metrics,
+'references' (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics
+that look at images 'image' (a path below here, or below FILE's folder; --allow_outside names others), and may hold
+'id'. So what 'bench import' writes can be scored, where the other harness logged references.
+
+FILE may also be a JSON object {NAME: caption}, as of CLIPScore, PAC-S and pycocoevalcap, or COCO's result format. Then
+--references and --image_dir have the rest, by the same names or image ids.
+
+examples:
+  bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv
+  bench score cands.json --references refs.json --image_dir images --metrics refclip_s,cider --model NAME
+  bench score results.json --references captions_val2014.json --metrics bleu_4,cider,meteor
+"""
 
 from __future__ import annotations
 
@@ -18,19 +32,6 @@ from .options import ENGINE, JUDGE, PERMISSIONS, add_options, execution_of, tell
 if TYPE_CHECKING:
     from ..benchmarks.running.score_table import ScoreTable
 
-_EPILOG = """\
-A row of FILE (.jsonl, .json, .csv, .tsv, .parquet) holds 'candidate' or 'caption' and, for most metrics,
-'references' (a list of texts; in csv one text, or a JSON list), for CHAIR 'objects' (a list of names), for metrics
-that look at images 'image' (a path below here, or below FILE's folder; --allow_outside names others), and may hold
-'id'. So what 'bench import' writes can be scored, where the other harness logged references.
-
-FILE may also be a JSON object {NAME: caption}, as of CLIPScore, PAC-S and pycocoevalcap, or COCO's result format. Then
---references and --image_dir have the rest, by the same names or image ids.
-
-examples:
-  bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv
-  bench score cands.json --references refs.json --image_dir images --metrics refclip_s,cider --model NAME
-  bench score results.json --references captions_val2014.json --metrics bleu_4,cider,meteor"""
 
 _NAMES = ("image_id", "id", "key")
 """Columns that name the image of a caption, for references and images in other places; first those that COCO has."""
@@ -39,7 +40,6 @@ _REFERENCES = ("references", "caption", "value")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument(
         "--references",

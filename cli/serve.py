@@ -1,15 +1,5 @@
-"""``bench serve``: scores and rewards for trainers on other machines."""
+"""``bench serve``: scores and rewards for trainers on other machines.
 
-from __future__ import annotations
-
-import argparse
-import os
-from pathlib import Path
-
-from ..errors import UsageError
-from .options import JUDGE, SERVER, add_options, names
-
-_EPILOG = """\
 POST /score takes JSON, {"completions": [TEXT, ...], "references": [[TEXT, ...], ...], "image": [...]} or
 {"rows": [{"candidate": TEXT, ...}, ...]}, and gives rewards, values of metrics, and the reasons of rows without one.
 An image is a data URI (data:image/png;base64,...), or a path below a folder of --allow_outside. Requests carry the
@@ -21,12 +11,21 @@ examples:
   bench serve --metrics cider[document_frequencies=train.jsonl],length --weights 1,-0.01 --host 0.0.0.0 --port 8000
   bench serve --metrics clip_s --model openai-clip-vit-b-32
 
-Needs packages: pip install 'capbench[view]'"""
+Needs packages: pip install 'capbench[view]'
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from ..errors import UsageError
+from .options import JUDGE, SERVER, add_options, names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     add_options(
         parser,
         "--metrics",

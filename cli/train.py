@@ -1,4 +1,14 @@
-"""``bench train``: a recipe trains a model, and tasks evaluate it before and after."""
+"""``bench train``: a recipe trains a model, and tasks evaluate it before and after.
+
+RECIPE is a YAML file, or the name of one that ships ('bench train --list'); docs/recipes.md explains its keys.
+FOLDER gets checkpoints, metrics.jsonl, a figure, a model card and the result, which 'bench run --model FOLDER' takes.
+The same call resumes an interrupted one. Several GPUs:
+accelerate launch -m capbench.cli.main train RECIPE --output FOLDER
+
+examples:
+  bench train shapes_sdci_pick1 --dry_run
+  bench train shapes_sdci_pick1 --output trained --set seed=1
+"""
 
 from __future__ import annotations
 
@@ -9,20 +19,9 @@ from typing import Any
 from .options import PERMISSIONS, TASK, add_options, task_settings, tell
 from .recipe_options import add_recipe_options, print_dry_run, print_recipes, recipe_of, step_printer
 
-_EPILOG = """\
-RECIPE is a YAML file, or the name of one that ships ('bench train --list'); docs/recipes.md explains its keys.
-FOLDER gets checkpoints, metrics.jsonl, a figure, a model card and the result, which 'bench run --model FOLDER' takes.
-The same call resumes an interrupted one. Several GPUs:
-accelerate launch -m capbench.cli.main train RECIPE --output FOLDER
-
-examples:
-  bench train shapes_sdci_pick1 --dry_run
-  bench train shapes_sdci_pick1 --output trained --set seed=1"""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     add_recipe_options(parser, kind="recipe", such_as="seed=1 or objective.batch=64")
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="where the result goes")
     parser.add_argument("--device", metavar="NAME", help="such as cpu or cuda:1; a GPU by default, if there is one")

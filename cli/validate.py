@@ -1,4 +1,9 @@
-"""``bench validate``: checks of task files, without scoring."""
+"""``bench validate``: checks of task files, without scoring.
+
+Checks YAML syntax, keys, metrics, statistics, templates, readers and, where the data is on this machine,
+every document and the task's data checks. Without names all tasks are checked. Exit code 1 if one is faulty, or
+none of its documents is usable; data that is not here is reported, and is no fault.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,9 @@ from .options import READING, TASK, add_options, locations_of, names
 if TYPE_CHECKING:
     from ..tasks.index import IndexEntry, TaskIndex
 
-_EPILOG = """\
-Checks YAML syntax, keys, metrics, statistics, templates, readers and, where the data is on this machine,
-every document and the task's data checks. Without names all tasks are checked. Exit code 1 if one is faulty, or
-none of its documents is usable; data that is not here is reported, and is no fault."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument(
         "tasks", nargs="*", metavar="TASK", help="tasks, groups or tags, or a task's FILE.yaml; default: all"
     )

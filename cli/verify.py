@@ -1,20 +1,5 @@
-"""``bench verify``: are finished runs intact, and does this machine reproduce released code?"""
+"""``bench verify``: are finished runs intact, and does this machine reproduce released code?
 
-from __future__ import annotations
-
-import argparse
-from collections import Counter
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from ..errors import UsageError, counted
-from .options import PERMISSIONS, TASK, add_options, print_table, task_settings
-
-if TYPE_CHECKING:
-    from ..benchmarks.running.rescoring import Rescored, Verified
-
-_EPILOG = """\
 RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. Checked are the
 layout of run.json, its fingerprint and checksum, and the SHA-256 of samples.parquet and of each picture. Checksums
 reveal accidents and careless edits; a forger can recompute them, but --again finds changed values.
@@ -33,12 +18,26 @@ are no failures.
 examples:
   bench verify runs
   bench verify results/runs --again
-  bench verify --parity"""
+  bench verify --parity
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError, counted
+from .options import PERMISSIONS, TASK, add_options, print_table, task_settings
+
+if TYPE_CHECKING:
+    from ..benchmarks.running.rescoring import Rescored, Verified
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("runs", nargs="*", metavar="RUN", type=Path, help="folder of a run, or of runs")
     parser.add_argument("--again", action="store_true", help="score the runs anew, and compare the values")
     parser.add_argument(

@@ -1,15 +1,5 @@
-"""``bench view``: look at finished runs in a browser."""
+"""``bench view``: look at finished runs in a browser.
 
-from __future__ import annotations
-
-import argparse
-import os
-from pathlib import Path
-
-from ..errors import UsageError
-from .options import SERVER, TASK, add_options, locations_of, positive, serve_pages, tell
-
-_EPILOG = """\
 RUN is the folder of a finished run, as 'bench run' prints it, or a folder with runs below it. The address that is
 printed holds a token, without which nothing is shown; open it in a browser, and end with Ctrl-C. New runs appear when
 a page is reloaded. Images come from the run or from the folder of the task's data ($CAPBENCH_DATA, --data); nothing is
@@ -21,12 +11,21 @@ examples:
   bench view RUN --worst 5 --metric cider                print the samples that CIDEr scores worst
   bench view RUN --export run.html --thumbnails          one file that needs no server
 
-docs/view.md shows the pages. Needs packages: pip install 'capbench[view]'"""
+docs/view.md shows the pages. Needs packages: pip install 'capbench[view]'
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from ..errors import UsageError
+from .options import SERVER, TASK, add_options, locations_of, positive, serve_pages, tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = _EPILOG
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path, help="folder of a run, or of runs")
     add_options(parser, *SERVER)
     instead = parser.add_mutually_exclusive_group()
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
     runs = Runs(options.runs)
     if options.worst:
-        from ..benchmarks.view.printing import worst_lines
+        from ..benchmarks.view.sample_list import worst_lines
 
         for line in worst_lines(runs, runs.single("--worst"), options.metric, options.worst):
             print(line)

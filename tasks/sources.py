@@ -47,6 +47,8 @@ class DataSource(FileSource):
     """What the folder of the data set holds."""
     how: str = ""
     """How a user gets the files, in sentences."""
+    defects: list[str] = Field(default_factory=list)
+    """What is known to be wrong with the data or with what it measures, a sentence each; a number with its source."""
 
     @model_validator(mode="after")
     def _complete(self) -> DataSource:

@@ -18,21 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_lvlm
 from hypothesis import settings
 from tiny_clip import TinyClip, make_tiny_clip, make_tiny_siglip, make_tiny_siglip2
 from tiny_dci import make_tiny_dci
-from tiny_lvlm import (
-    make_tiny_blip2,
-    make_tiny_florence2,
-    make_tiny_idefics,
-    make_tiny_idefics3,
-    make_tiny_internvl,
-    make_tiny_llava,
-    make_tiny_llava_onevision,
-    make_tiny_qwen2_vl,
-    make_tiny_smolvlm,
-    make_tiny_vit_gpt2,
-)
 from tiny_spacy import make_tiny_spacy
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
@@ -199,27 +188,27 @@ tiny_siglip = folder_fixture("tiny_siglip", make_tiny_siglip)
 """A folder with a tiny SigLIP."""
 tiny_siglip2 = folder_fixture("tiny_siglip2", make_tiny_siglip2)
 """A folder with a tiny SigLIP 2."""
-tiny_llava = folder_fixture("tiny_llava", make_tiny_llava)
+tiny_llava = folder_fixture("tiny_llava", tiny_lvlm.make_tiny_llava)
 """A folder with a tiny LLaVA."""
-tiny_qwen2_vl = folder_fixture("tiny_qwen2_vl", make_tiny_qwen2_vl)
+tiny_qwen2_vl = folder_fixture("tiny_qwen2_vl", tiny_lvlm.make_tiny_qwen2_vl)
 """A folder with a tiny Qwen2-VL."""
-tiny_idefics = folder_fixture("tiny_idefics", make_tiny_idefics)
+tiny_idefics = folder_fixture("tiny_idefics", tiny_lvlm.make_tiny_idefics)
 """A folder with a tiny IDEFICS."""
-tiny_idefics3 = folder_fixture("tiny_idefics3", make_tiny_idefics3)
+tiny_idefics3 = folder_fixture("tiny_idefics3", tiny_lvlm.make_tiny_idefics3)
 """A folder with a tiny Idefics 3."""
-tiny_smolvlm = folder_fixture("tiny_smolvlm", make_tiny_smolvlm)
+tiny_smolvlm = folder_fixture("tiny_smolvlm", tiny_lvlm.make_tiny_smolvlm)
 """A folder with a tiny SmolVLM2."""
-tiny_internvl = folder_fixture("tiny_internvl", make_tiny_internvl)
+tiny_internvl = folder_fixture("tiny_internvl", tiny_lvlm.make_tiny_internvl)
 """A folder with a tiny InternVL."""
-tiny_llava_onevision = folder_fixture("tiny_llava_onevision", make_tiny_llava_onevision)
+tiny_llava_onevision = folder_fixture("tiny_llava_onevision", tiny_lvlm.make_tiny_llava_onevision)
 """A folder with a tiny LLaVA-OneVision."""
-tiny_blip2 = folder_fixture("tiny_blip2", make_tiny_blip2)
+tiny_blip2 = folder_fixture("tiny_blip2", tiny_lvlm.make_tiny_blip2)
 """A folder with a tiny BLIP-2."""
 tiny_spacy = folder_fixture("tiny_spacy", make_tiny_spacy)
 """A folder with a tiny pipeline of spaCy."""
-tiny_vit_gpt2 = folder_fixture("tiny_vit_gpt2", make_tiny_vit_gpt2)
+tiny_vit_gpt2 = folder_fixture("tiny_vit_gpt2", tiny_lvlm.make_tiny_vit_gpt2)
 """A folder with a tiny ViT-GPT2."""
-tiny_florence2 = folder_fixture("tiny_florence2", make_tiny_florence2)
+tiny_florence2 = folder_fixture("tiny_florence2", tiny_lvlm.make_tiny_florence2)
 """A folder with a tiny Florence-2."""
 
 

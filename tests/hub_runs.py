@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from hub_server import Hub
 from tiny_images import noise_png
+from warm_python import run_python
 
 LLAVA = "llava-hf/llava-1.5-7b-hf"
 FACTUAL = "lizhuang144/flan-t5-base-VG-factual-sg"
@@ -50,10 +49,8 @@ Bench = Callable[..., Ended]
 def call_bench(hub: Hub, folder: Path, *arguments: str, **environment: str) -> Ended:
     """Call ``bench`` in a folder, below which are the hub's cache (``home``), bench's own, data and runs."""
     own = {"BENCH_CACHE": str(folder / "cache"), "CAPBENCH_DATA": str(folder / "data"), **environment}
-    ended = subprocess.run(
-        [sys.executable, "-m", "capbench.cli.main", *arguments], cwd=folder, capture_output=True, text=True,
-        env=hub.environment(folder / "home", **own), timeout=280,
-    )  # fmt: skip
+    environment = hub.environment(folder / "home", **own)
+    ended = run_python("-m", "capbench.cli.main", *arguments, folder=folder, environment=environment)
     return Ended(ended.returncode, ended.stdout, ended.stderr, folder / "runs")
 
 

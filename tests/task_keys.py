@@ -36,3 +36,9 @@ def write_task(folder: Path, rows: Iterable[Mapping[str, Any]], task: Mapping[st
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (folder / f"{task['task']}.yaml").write_text(json.dumps(LOCAL | task), encoding="utf-8")
     return folder
+
+
+def line_of(path: Path, key: str) -> int:
+    """Return the line of a task file that has a key."""
+    lines = path.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(f"{key}:"))

@@ -59,7 +59,7 @@ bench export csv runs -o results.csv
 bench export parquet runs -o results.parquet
 bench export latex runs/iiw_400 -o table.tex
 bench export lm-eval runs -o lm_eval_output
-bench export lm-eval --tasks flickr8k_expert,pascal50s -o lm_tasks
+bench export lm-eval --tasks flickr8k_expert,pascal50s,foil_1ref -o lm_tasks
 bench export lm-eval --tasks detailcaps --metrics cider,meteor -o lm_tasks
 bench store stats
 bench store verify

@@ -228,7 +228,7 @@ def test_rooms_stay_small_and_names_say_something():
 
 OTHERS_NAMES = {
     "adapters/captioners/lmms.py": "lm-eval's own request type is called so",
-    "benchmarks/interchange/lm_eval_tasks.py": "what is written there is lm-eval's output_type",
+    "benchmarks/interchange/lm_eval_bridge.py": "what is written there is lm-eval's output_type",
     "cli/plot.py": "a kind of plot is called so",
     "tasks/index.py": "lm-eval's own default, for task files that name none",
 }

@@ -129,6 +129,13 @@ def test_task_has_a_page_with_the_card_of_its_data(pages: Path):
     assert "Hodosh, Young, Hockenmaier" in card
     assert "raters: flatten (each rating of a caption is one row)" in task
     assert "(version 1.0, tasks/flickr8k/flickr8k_expert.yaml)" in task
+    assert "\n## Known defects\n\n- Expert: 9,796 of the 16,992 ratings are 1" in card
+    assert "\n### Sarto et al., PAC-S++, table 1, × 100\n\n| | Flickr8k-Expert τ-b | Flickr8k-Expert τ-c |\n" in card
+    assert "\n| RefPAC-S++ | 55.3 | 55.7 |\n" in card
+    assert "[Our rows](../../results/leaderboard/README.md#flickr8k_expert-1-0)" in card
+    # No suite has this paper.
+    battles = (pages / "reference/tasks/caparena.md").read_text(encoding="utf-8")
+    assert "\n| CAPTURE | .525 |  |  |  |  | .613 | .538 |\n" in battles
 
 
 def test_recipe_has_a_page_with_its_paper_choices_and_file(pages: Path):

@@ -10,21 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tiny_lvlm import (
-    TOWER,
-    make_tiny_blip2,
-    make_tiny_florence2,
-    make_tiny_idefics,
-    make_tiny_idefics3,
-    make_tiny_internvl,
-    make_tiny_llava,
-    make_tiny_llava_onevision,
-    make_tiny_qwen2_vl,
-    make_tiny_smolvlm,
-    save_tiny,
-    text_config,
-    tiny_tokenizer,
-)
+import tiny_lvlm
+from tiny_lvlm import TOWER, save_tiny, text_config, tiny_tokenizer
 
 Shrunk = tuple[dict[str, Any], Any]
 """A configuration's values, and a processor."""
@@ -421,15 +408,15 @@ def _families(kinds: Mapping[str, tuple[str, Callable[..., Shrunk]]]) -> dict[st
 
 
 CAPTIONERS: Mapping[str, Make] = {
-    "llava-1.5": make_tiny_llava,
-    "qwen2-vl-2b": make_tiny_qwen2_vl,
-    "idefics-9b": make_tiny_idefics,
-    "smolvlm-256m": make_tiny_idefics3,
-    "smolvlm2-2.2b": make_tiny_smolvlm,
-    "llava-onevision-7b": make_tiny_llava_onevision,
-    "internvl3-1b": make_tiny_internvl,
-    "blip2-opt-2.7b": make_tiny_blip2,
-    "florence-2-base": make_tiny_florence2,
+    "llava-1.5": tiny_lvlm.make_tiny_llava,
+    "qwen2-vl-2b": tiny_lvlm.make_tiny_qwen2_vl,
+    "idefics-9b": tiny_lvlm.make_tiny_idefics,
+    "smolvlm-256m": tiny_lvlm.make_tiny_idefics3,
+    "smolvlm2-2.2b": tiny_lvlm.make_tiny_smolvlm,
+    "llava-onevision-7b": tiny_lvlm.make_tiny_llava_onevision,
+    "internvl3-1b": tiny_lvlm.make_tiny_internvl,
+    "blip2-opt-2.7b": tiny_lvlm.make_tiny_blip2,
+    "florence-2-base": tiny_lvlm.make_tiny_florence2,
     "phi-4-multimodal": _make_phi4,
     **_families({
         "blip-image-captioning-base": ("blip", _blip),

@@ -61,12 +61,12 @@ def make_tiny_llama(folder: Path, words: Sequence[str] = (), chat_template: str 
         chat_template: Of the tokenizer; none is a base model's.
     """
     import torch
-    from transformers import LlamaForCausalLM
+    import transformers
 
     torch.manual_seed(0)
     tokenizer = _tokenizer(words=words)
     tokenizer.chat_template = chat_template
-    _writing(LlamaForCausalLM(_text_config(len(tokenizer))), tokenizer, words).save_pretrained(folder)
+    _writing(transformers.LlamaForCausalLM(_text_config(len(tokenizer))), tokenizer, words).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -79,26 +79,20 @@ def make_tiny_llava(folder: Path, words: Sequence[str] = ()) -> Path:
         words: Where there are any, it writes these alone, and not many.
     """
     import torch
-    from transformers import (
-        CLIPImageProcessor,
-        CLIPVisionConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-    )
+    import transformers
 
     torch.manual_seed(0)
     tokenizer = _tokenizer("<image>", words=words)
-    vision = CLIPVisionConfig(**_TOWER, num_hidden_layers=2, image_size=8, patch_size=4, projection_dim=16)
-    config = LlavaConfig(
+    vision = transformers.CLIPVisionConfig(**_TOWER, num_hidden_layers=2, image_size=8, patch_size=4, projection_dim=16)
+    config = transformers.LlavaConfig(
         vision_config=vision,
         text_config=_text_config(len(tokenizer)),
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
         image_seq_length=4,
     )
-    _writing(LlavaForConditionalGeneration(config), tokenizer, words).save_pretrained(folder)
-    LlavaProcessor(
-        image_processor=CLIPImageProcessor(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}),
+    _writing(transformers.LlavaForConditionalGeneration(config), tokenizer, words).save_pretrained(folder)
+    transformers.LlavaProcessor(
+        image_processor=transformers.CLIPImageProcessor(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}),
         tokenizer=tokenizer,
         patch_size=4,
         vision_feature_select_strategy="default",
@@ -127,19 +121,19 @@ def make_tiny_roberta(folder: Path, vocabulary: int, layers: int, width: int, po
         The model.
     """
     import torch
+    import transformers
     from tokenizers import ByteLevelBPETokenizer
-    from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
 
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     learner = ByteLevelBPETokenizer()
     learner.train_from_iterator(["a dog runs", "the dog and dogs", "dog"] * 9, vocabulary, 2, special_tokens=special)
     learner.save_model(str(folder))
-    RobertaTokenizer.from_pretrained(str(folder)).save_pretrained(folder)
+    transformers.RobertaTokenizer.from_pretrained(str(folder)).save_pretrained(folder)
     torch.manual_seed(0)
-    config = RobertaConfig(
+    config = transformers.RobertaConfig(
         vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=positions, bos_token_id=0, pad_token_id=1, eos_token_id=2,
     )  # fmt: skip
-    model = RobertaModel(config)
+    model = transformers.RobertaModel(config)
     model.save_pretrained(folder)
     return model

@@ -59,41 +59,28 @@ IMAGE_OR_VIDEO_TEMPLATE = (
 
 def make_tiny_llava(folder: Path, seed: int = 0) -> Path:
     """Write a LLaVA-1.5: CLIP tower with a fixed size, Llama, and its processor; return the folder."""
-    from transformers import (
-        CLIPImageProcessor,
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-    )
+    import transformers
 
     tokenizer = tiny_tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
-    config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**TOWER, image_size=32, patch_size=8),
-        text_config=LlamaConfig(**text_config(tokenizer)),
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**TOWER, image_size=32, patch_size=8),
+        text_config=transformers.LlamaConfig(**text_config(tokenizer)),
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
     )
-    processor = LlavaProcessor(
-        CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
+    processor = transformers.LlavaProcessor(
+        transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
         tokenizer,
         patch_size=8,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
         chat_template=LLAVA_TEMPLATE,
     )
-    return save_tiny(LlavaForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(transformers.LlavaForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
     """Write a Qwen2-VL: as many image tokens as the image is large, positions in three dimensions."""
-    from transformers import (
-        Qwen2VLConfig,
-        Qwen2VLForConditionalGeneration,
-        Qwen2VLImageProcessor,
-        Qwen2VLProcessor,
-        Qwen2VLVideoProcessor,
-    )
+    import transformers
 
     special = ["<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
     tokenizer = tiny_tokenizer("<|im_end|>", "<|endoftext|>", special)
@@ -102,7 +89,7 @@ def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
         **text_config(tokenizer),
         "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0},
     }
-    config = Qwen2VLConfig(
+    config = transformers.Qwen2VLConfig(
         text_config=text,
         vision_config={
             "depth": 2,
@@ -118,87 +105,69 @@ def make_tiny_qwen2_vl(folder: Path, seed: int = 0) -> Path:
         vision_end_token_id=tokenizer.convert_tokens_to_ids("<|vision_end|>"),
     )
     size = {"shortest_edge": 56 * 56, "longest_edge": 112 * 112}
-    processor = Qwen2VLProcessor(
-        Qwen2VLImageProcessor(size=size), tokenizer, Qwen2VLVideoProcessor(size=size), chat_template=QWEN2_VL_TEMPLATE
+    processor = transformers.Qwen2VLProcessor(
+        transformers.Qwen2VLImageProcessor(size=size),
+        tokenizer,
+        transformers.Qwen2VLVideoProcessor(size=size),
+        chat_template=QWEN2_VL_TEMPLATE,
     )
-    return save_tiny(Qwen2VLForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(transformers.Qwen2VLForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_idefics(folder: Path, seed: int = 0) -> Path:
     """Write an IDEFICS: no chat template, the image before the text, cross-attention in place of image tokens."""
-    from transformers import IdeficsConfig, IdeficsForVisionText2Text, IdeficsImageProcessor, IdeficsProcessor
+    import transformers
 
     tokenizer = tiny_tokenizer(
         "</s>", "<pad>", ["<image>", "<fake_token_around_image>", "<end_of_utterance>"], bos="<s>"
     )
     text = {name: value for name, value in text_config(tokenizer).items() if name != "num_key_value_heads"}
-    config = IdeficsConfig(**text, cross_layer_interval=1, vision_config={**TOWER, "image_size": 32, "patch_size": 8})
-    processor = IdeficsProcessor(IdeficsImageProcessor(image_size=32), tokenizer, image_size=32)
-    return save_tiny(IdeficsForVisionText2Text(config), processor, folder, seed)
+    config = transformers.IdeficsConfig(
+        **text, cross_layer_interval=1, vision_config={**TOWER, "image_size": 32, "patch_size": 8}
+    )
+    processor = transformers.IdeficsProcessor(
+        transformers.IdeficsImageProcessor(image_size=32), tokenizer, image_size=32
+    )
+    return save_tiny(transformers.IdeficsForVisionText2Text(config), processor, folder, seed)
 
 
-def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
-    """Write an Idefics 3, which SmolVLM is: images are split into tiles, as many as they are large."""
-    from transformers import Idefics3Config, Idefics3ForConditionalGeneration, Idefics3ImageProcessor, Idefics3Processor
+def _make_tiled(kind: str, special: list[str], folder: Path, seed: int, *video: Any) -> Path:
+    """Write a model that splits images into tiles, as many as they are large."""
+    import transformers
 
-    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
-    special += [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    part = {name: getattr(transformers, f"{kind}{name}") for name in ("Config", "ImageProcessor", "Processor")}
+    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>", *special]
     tokenizer = tiny_tokenizer("<end_of_utterance>", "<|im_end|>", special)
-    config = Idefics3Config(
+    config = part["Config"](
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         vision_config={**TOWER, "image_size": 32, "patch_size": 8},
         text_config={"model_type": "llama", **text_config(tokenizer)},
         scale_factor=2,
         pad_token_id=tokenizer.pad_token_id,
     )
-    processor = Idefics3Processor(
-        Idefics3ImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
-        tokenizer,
-        image_seq_len=4,
-        chat_template=IDEFICS3_TEMPLATE,
-    )
-    return save_tiny(Idefics3ForConditionalGeneration(config), processor, folder, seed)
+    images = part["ImageProcessor"](size={"longest_edge": 64}, max_image_size={"longest_edge": 32})
+    processor = part["Processor"](images, tokenizer, *video, image_seq_len=4, chat_template=IDEFICS3_TEMPLATE)
+    return save_tiny(getattr(transformers, f"{kind}ForConditionalGeneration")(config), processor, folder, seed)
+
+
+def make_tiny_idefics3(folder: Path, seed: int = 0) -> Path:
+    """Write an Idefics 3, which SmolVLM is."""
+    tiles = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    return _make_tiled("Idefics3", tiles, folder, seed)
 
 
 def make_tiny_smolvlm(folder: Path, seed: int = 0) -> Path:
     """Write a SmolVLM2: an Idefics 3 that is shown frames of videos with their times, as in text."""
-    from transformers import (
-        SmolVLMConfig,
-        SmolVLMForConditionalGeneration,
-        SmolVLMImageProcessor,
-        SmolVLMProcessor,
-        SmolVLMVideoProcessor,
-    )
+    import transformers
 
-    special = ["<|im_start|>", "<fake_token_around_image>", "<global-img>", "<image>"]
-    tokenizer = tiny_tokenizer("<end_of_utterance>", "<|im_end|>", special)
-    config = SmolVLMConfig(
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_config={**TOWER, "image_size": 32, "patch_size": 8},
-        text_config={"model_type": "llama", **text_config(tokenizer)},
-        scale_factor=2,
-        pad_token_id=tokenizer.pad_token_id,
-    )
     sampling = {"fps": 1, "max_frames": 64, "video_size": {"longest_edge": 64}}
-    processor = SmolVLMProcessor(
-        SmolVLMImageProcessor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}),
-        tokenizer,
-        SmolVLMVideoProcessor(max_image_size={"longest_edge": 32}, video_sampling=sampling),
-        image_seq_len=4,
-        chat_template=IDEFICS3_TEMPLATE,
-    )
-    return save_tiny(SmolVLMForConditionalGeneration(config), processor, folder, seed)
+    video = transformers.SmolVLMVideoProcessor(max_image_size={"longest_edge": 32}, video_sampling=sampling)
+    return _make_tiled("SmolVLM", [], folder, seed, video)
 
 
 def make_tiny_internvl(folder: Path, seed: int = 0) -> Path:
     """Write an InternVL 3: a video is its frames, each an image of one tile."""
-    from transformers import (
-        GotOcr2ImageProcessor,
-        InternVLConfig,
-        InternVLForConditionalGeneration,
-        InternVLProcessor,
-        InternVLVideoProcessor,
-    )
+    import transformers
 
     named = {
         "start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>",
@@ -206,35 +175,29 @@ def make_tiny_internvl(folder: Path, seed: int = 0) -> Path:
     }  # fmt: skip
     tokenizer = tiny_tokenizer("<|im_end|>", "<|endoftext|>", named)
     size = {"height": 32, "width": 32}
-    config = InternVLConfig(
+    config = transformers.InternVLConfig(
         vision_config={**TOWER, "image_size": [32, 32], "patch_size": [8, 8]},
         text_config={"model_type": "qwen2", **text_config(tokenizer)},
         image_token_id=tokenizer.context_image_token_id,
         image_seq_length=4,
     )
-    processor = InternVLProcessor(
-        GotOcr2ImageProcessor(size=size),
+    processor = transformers.InternVLProcessor(
+        transformers.GotOcr2ImageProcessor(size=size),
         tokenizer,
-        InternVLVideoProcessor(size=size),
+        transformers.InternVLVideoProcessor(size=size),
         image_seq_length=4,
         chat_template=IMAGE_OR_VIDEO_TEMPLATE.replace("<image>", "<IMG_CONTEXT>"),
     )
-    return save_tiny(InternVLForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(transformers.InternVLForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_llava_onevision(folder: Path, seed: int = 0) -> Path:
     """Write a LLaVA-OneVision: SigLIP tower, Qwen 2; the features of a video's frames are pooled."""
-    from transformers import (
-        LlavaOnevisionConfig,
-        LlavaOnevisionForConditionalGeneration,
-        LlavaOnevisionImageProcessor,
-        LlavaOnevisionProcessor,
-        LlavaOnevisionVideoProcessor,
-    )
+    import transformers
 
     tokenizer = tiny_tokenizer("<|im_end|>", "<|endoftext|>", ["<image>", "<video>", "<|im_start|>"])
     size, pinpoints = {"height": 32, "width": 32}, [[32, 32], [32, 64], [64, 32]]
-    config = LlavaOnevisionConfig(
+    config = transformers.LlavaOnevisionConfig(
         vision_config={"model_type": "siglip_vision_model", **TOWER, "image_size": 32, "patch_size": 8},
         text_config={"model_type": "qwen2", **text_config(tokenizer)},
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
@@ -242,24 +205,24 @@ def make_tiny_llava_onevision(folder: Path, seed: int = 0) -> Path:
         image_grid_pinpoints=pinpoints,
         vision_feature_layer=-1,
     )
-    processor = LlavaOnevisionProcessor(
-        LlavaOnevisionImageProcessor(size=size, image_grid_pinpoints=pinpoints),
+    processor = transformers.LlavaOnevisionProcessor(
+        transformers.LlavaOnevisionImageProcessor(size=size, image_grid_pinpoints=pinpoints),
         tokenizer,
-        LlavaOnevisionVideoProcessor(size=size),
+        transformers.LlavaOnevisionVideoProcessor(size=size),
         num_image_tokens=16,
         vision_feature_select_strategy="full",
         chat_template=IMAGE_OR_VIDEO_TEMPLATE,
     )
-    return save_tiny(LlavaOnevisionForConditionalGeneration(config), processor, folder, seed)
+    return save_tiny(transformers.LlavaOnevisionForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
     """Write a BLIP-2 on OPT: it captions an image without being asked, and has no chat template."""
-    from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor
+    import transformers
 
     tokenizer = tiny_tokenizer("</s>", "<pad>", ["<image>"], bos="<s>")
     text = {key: value for key, value in text_config(tokenizer).items() if "intermediate" not in key}
-    config = Blip2Config(
+    config = transformers.Blip2Config(
         vision_config={**TOWER, "image_size": 32, "patch_size": 8},
         qformer_config={**TOWER, "encoder_hidden_size": 32, "vocab_size": 50},
         text_config={
@@ -272,20 +235,22 @@ def make_tiny_blip2(folder: Path, seed: int = 0) -> Path:
         num_query_tokens=4,
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
     )
-    processor = Blip2Processor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=4)
-    return save_tiny(Blip2ForConditionalGeneration(config), processor, folder, seed)
+    processor = transformers.Blip2Processor(
+        transformers.BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer, num_query_tokens=4
+    )
+    return save_tiny(transformers.Blip2ForConditionalGeneration(config), processor, folder, seed)
 
 
 def make_tiny_florence2(folder: Path, seed: int = 0) -> Path:
     """Write a Florence-2: encoder and decoder, asked by a task token."""
-    from transformers import CLIPImageProcessor, Florence2Config, Florence2ForConditionalGeneration, Florence2Processor
+    import transformers
 
     tokenizer = tiny_tokenizer("</s>", "<pad>", {"image_token": "<image>"}, bos="<s>")
     text = {key: value for key, value in text_config(tokenizer).items() if key.endswith(("_id", "vocab_size"))}
     sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
     halves = {f"{half}_{key}": size for half in ("encoder", "decoder") for key, size in sizes.items()}
     start = {"decoder_start_token_id": tokenizer.eos_token_id, "forced_eos_token_id": None}
-    config = Florence2Config(
+    config = transformers.Florence2Config(
         text_config={**text, **halves, **start, "model_type": "bart", "d_model": 32, "max_position_embeddings": 256},
         vision_config={
             "embed_dim": [8] * 4, "num_heads": [2] * 4, "num_groups": [2] * 4, "depths": [1] * 4,
@@ -293,46 +258,40 @@ def make_tiny_florence2(folder: Path, seed: int = 0) -> Path:
         },
         image_token_id=tokenizer.image_token_id,
     )  # fmt: skip
-    images = CLIPImageProcessor(size={"height": 64, "width": 64}, crop_size={"height": 64, "width": 64})
+    images = transformers.CLIPImageProcessor(size={"height": 64, "width": 64}, crop_size={"height": 64, "width": 64})
     images.image_seq_length = 5
-    model = Florence2ForConditionalGeneration(config)
+    model = transformers.Florence2ForConditionalGeneration(config)
     model.generation_config.decoder_start_token_id = tokenizer.eos_token_id
-    return save_tiny(model, Florence2Processor(images, tokenizer), folder, seed)
+    return save_tiny(model, transformers.Florence2Processor(images, tokenizer), folder, seed)
 
 
 def make_tiny_vit_gpt2(folder: Path, seed: int = 0) -> Path:
     """Write a ViT-GPT2: an image processor and a tokenizer side by side, without a processor."""
     from types import SimpleNamespace
 
-    from transformers import (
-        GPT2Config,
-        VisionEncoderDecoderConfig,
-        VisionEncoderDecoderModel,
-        ViTConfig,
-        ViTImageProcessor,
-    )
+    import transformers
 
     end = "<|endoftext|>"
     tokenizer = tiny_tokenizer(end, "<pad>", [], bos=end)
     # As GPT-2's: the end token begins a text, too, and nothing pads.
     tokenizer.pad_token = None
     towers = {
-        "encoder": ViTConfig(**TOWER, image_size=32, patch_size=8),
-        "decoder": GPT2Config(
+        "encoder": transformers.ViTConfig(**TOWER, image_size=32, patch_size=8),
+        "decoder": transformers.GPT2Config(
             vocab_size=len(tokenizer), n_positions=64, n_embd=32, n_layer=2, n_head=2, is_decoder=True,
             add_cross_attention=True, bos_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id,
         ),
     }  # fmt: skip
-    config = VisionEncoderDecoderConfig(**{name: tower.to_dict() for name, tower in towers.items()})
+    config = transformers.VisionEncoderDecoderConfig(**{name: tower.to_dict() for name, tower in towers.items()})
     start = {"decoder_start_token_id": tokenizer.bos_token_id, "pad_token_id": tokenizer.eos_token_id}
     config.update({**start, "eos_token_id": tokenizer.eos_token_id})
-    images = ViTImageProcessor(size={"height": 32, "width": 32})
+    images = transformers.ViTImageProcessor(size={"height": 32, "width": 32})
 
     def save_pretrained(place: Path) -> None:
         images.save_pretrained(place)
         tokenizer.save_pretrained(place)
 
-    model = VisionEncoderDecoderModel(config)
+    model = transformers.VisionEncoderDecoderModel(config)
     model.generation_config.update(**start)
     both = SimpleNamespace(tokenizer=tokenizer, save_pretrained=save_pretrained)
     return save_tiny(model, both, folder, seed)

@@ -13,10 +13,10 @@ _DECODER = {"mlp_dim": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "io
 def make_tiny_sam(folder: Path) -> Path:
     """Write a tiny SAM with its processor, and return the folder."""
     import torch
-    from transformers import SamConfig, SamImageProcessor, SamModel, SamProcessor
+    import transformers
 
     torch.manual_seed(0)
-    config = SamConfig(
+    config = transformers.SamConfig(
         vision_config={
             "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": SIDE, "patch_size": 8,
             "output_channels": 16, "mlp_dim": 32, "global_attn_indexes": [1], "window_size": 4, "num_pos_feats": 8,
@@ -24,19 +24,21 @@ def make_tiny_sam(folder: Path) -> Path:
         prompt_encoder_config={"hidden_size": 16, "image_size": SIDE, "patch_size": 8, "mask_input_channels": 4},
         mask_decoder_config={**_DECODER, "hidden_size": 16},
     )  # fmt: skip
-    _spread(SamModel(config)).save_pretrained(folder)
+    _spread(transformers.SamModel(config)).save_pretrained(folder)
     square = {"height": SIDE, "width": SIDE}
-    SamProcessor(SamImageProcessor(size={"longest_edge": SIDE}, pad_size=square)).save_pretrained(folder)
+    transformers.SamProcessor(
+        transformers.SamImageProcessor(size={"longest_edge": SIDE}, pad_size=square)
+    ).save_pretrained(folder)
     return folder
 
 
 def make_tiny_sam2(folder: Path) -> Path:
     """Write a tiny SAM 2 with its processor, and return the folder."""
     import torch
-    from transformers import Sam2Config, Sam2ImageProcessor, Sam2Model, Sam2Processor
+    import transformers
 
     torch.manual_seed(0)
-    config = Sam2Config(
+    config = transformers.Sam2Config(
         vision_config={
             "backbone_config": {
                 "model_type": "sam2_hiera_det_model", "hidden_size": 8, "image_size": [SIDE, SIDE],
@@ -50,9 +52,9 @@ def make_tiny_sam2(folder: Path) -> Path:
         prompt_encoder_config={"hidden_size": 32, "image_size": SIDE, "patch_size": 16, "mask_input_channels": 4},
         mask_decoder_config={**_DECODER, "hidden_size": 32},
     )  # fmt: skip
-    _spread(Sam2Model(config)).save_pretrained(folder)
+    _spread(transformers.Sam2Model(config)).save_pretrained(folder)
     square = {"height": SIDE, "width": SIDE}
-    Sam2Processor(Sam2ImageProcessor(size=square), target_size=SIDE).save_pretrained(folder)
+    transformers.Sam2Processor(transformers.Sam2ImageProcessor(size=square), target_size=SIDE).save_pretrained(folder)
     return folder
 
 
@@ -64,11 +66,11 @@ def make_tiny_owlv2(folder: Path, tokenizer_folder: Path) -> Path:
         tokenizer_folder: A folder with CLIP's tokenizer.
     """
     import torch
-    from transformers import CLIPTokenizer, Owlv2Config, Owlv2ForObjectDetection, Owlv2ImageProcessor, Owlv2Processor
+    import transformers
 
     torch.manual_seed(0)
-    tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder, model_max_length=16)
-    config = Owlv2Config(
+    tokenizer = transformers.CLIPTokenizer.from_pretrained(tokenizer_folder, model_max_length=16)
+    config = transformers.Owlv2Config(
         text_config={
             "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
             "num_attention_heads": 2, "max_position_embeddings": 16, "eos_token_id": tokenizer.eos_token_id,
@@ -80,44 +82,36 @@ def make_tiny_owlv2(folder: Path, tokenizer_folder: Path) -> Path:
         },
         projection_dim=32,
     )  # fmt: skip
-    _spread(Owlv2ForObjectDetection(config)).save_pretrained(folder)
-    images = Owlv2ImageProcessor(size={"height": SIDE, "width": SIDE})
-    Owlv2Processor(images, tokenizer).save_pretrained(folder)
+    _spread(transformers.Owlv2ForObjectDetection(config)).save_pretrained(folder)
+    images = transformers.Owlv2ImageProcessor(size={"height": SIDE, "width": SIDE})
+    transformers.Owlv2Processor(images, tokenizer).save_pretrained(folder)
     return folder
 
 
 def make_tiny_grounding_dino(folder: Path) -> Path:
     """Write a tiny Grounding DINO with its processor, which takes 24 tokens, and return the folder."""
     import torch
-    from transformers import (
-        BertConfig,
-        BertTokenizer,
-        GroundingDinoConfig,
-        GroundingDinoForObjectDetection,
-        GroundingDinoImageProcessor,
-        GroundingDinoProcessor,
-        SwinConfig,
-    )
+    import transformers
 
     torch.manual_seed(0)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", "a", "red", "blue", "star", "circle", "##s"]
     vocabulary = {word: number for number, word in enumerate(words)}
-    tokenizer = BertTokenizer(vocab=vocabulary)
-    config = GroundingDinoConfig(
-        backbone_config=SwinConfig(
+    tokenizer = transformers.BertTokenizer(vocab=vocabulary)
+    config = transformers.GroundingDinoConfig(
+        backbone_config=transformers.SwinConfig(
             image_size=SIDE, patch_size=4, embed_dim=8, depths=[1, 1, 1], num_heads=[1, 2, 2], window_size=4,
             out_features=["stage2", "stage3"],
         ),
-        text_config=BertConfig(
+        text_config=transformers.BertConfig(
             vocab_size=len(words), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
         ),
         d_model=32, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=32, decoder_ffn_dim=32,
         encoder_attention_heads=2, decoder_attention_heads=2, num_queries=12, num_feature_levels=3, max_text_len=24,
         encoder_n_points=2, decoder_n_points=2,
     )  # fmt: skip
-    _spread(GroundingDinoForObjectDetection(config)).save_pretrained(folder)
-    images = GroundingDinoImageProcessor(size={"shortest_edge": SIDE, "longest_edge": 2 * SIDE})
-    GroundingDinoProcessor(images, tokenizer).save_pretrained(folder)
+    _spread(transformers.GroundingDinoForObjectDetection(config)).save_pretrained(folder)
+    images = transformers.GroundingDinoImageProcessor(size={"shortest_edge": SIDE, "longest_edge": 2 * SIDE})
+    transformers.GroundingDinoProcessor(images, tokenizer).save_pretrained(folder)
     return folder
 
 
@@ -129,12 +123,12 @@ def make_tiny_painter(folder: Path, tokenizer_folder: Path) -> Path:
         tokenizer_folder: A folder with CLIP's tokenizer.
     """
     import torch
+    import transformers
     from diffusers import AutoencoderKL, PNDMScheduler, StableDiffusionPipeline, UNet2DConditionModel
-    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
     torch.manual_seed(0)
-    tokenizer = CLIPTokenizer.from_pretrained(tokenizer_folder, model_max_length=16)
-    text = CLIPTextConfig(
+    tokenizer = transformers.CLIPTokenizer.from_pretrained(tokenizer_folder, model_max_length=16)
+    text = transformers.CLIPTextConfig(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         max_position_embeddings=16, eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.bos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -149,7 +143,7 @@ def make_tiny_painter(folder: Path, tokenizer_folder: Path) -> Path:
         up_block_types=("UpDecoderBlock2D",) * 2, norm_num_groups=4, sample_size=16,
     )  # fmt: skip
     StableDiffusionPipeline(
-        vae=draws, text_encoder=_spread(CLIPTextModel(text)), tokenizer=tokenizer, unet=_spread(sees),
+        vae=draws, text_encoder=_spread(transformers.CLIPTextModel(text)), tokenizer=tokenizer, unet=_spread(sees),
         scheduler=PNDMScheduler(skip_prk_steps=True, steps_offset=1), safety_checker=None, feature_extractor=None,
         requires_safety_checker=False,
     ).save_pretrained(folder)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +19,14 @@ from ..protocols.job import Result, shown_times
 from ..records.task_run import TaskRun
 from ..running.plan import make_statistic
 from ..statistics import Draws, Intervals, statistics
-from ..statistics.bootstrap import Interval, least_p, resamples_for
-from ..statistics.contract import Statistic, UndefinedStatistic
+from ..statistics.contract import Interval, Statistic, UndefinedStatistic
 from ..statistics.influence import Influence, Spread
+from ..statistics.intervals import least_p, resamples_for
 from ..statistics.paired import Difference, difference
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank
 from ..tables.text import decimals_for
-from .finished_runs import (
-    FinishedRun,
-    own_decoding,
-    read_runs,
-    require_same_data,
-    require_same_references,
-    require_same_task,
-    scored_metrics,
-    scores_only,
-)
+from .finished_runs import FinishedRun, own_decoding, read_runs, require_same_task, scored_metrics
 
 _DEFAULT_DECODING = "default decoding"
 """Name of a run without a distinct decoding setting, next to runs of the same model that have one."""
@@ -207,29 +198,12 @@ def _without_copies(runs: Sequence[FinishedRun], metrics: Sequence[str]) -> tupl
 
 
 def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: Progress) -> Comparison:
-    require_same_data(runs)
+    _require_same_data(runs)
     first = runs[0]
     name, statistic = _statistic(first, settings.statistic)
-    aspect = name.rpartition(".")[2] if first.aspects else ""
-    ratings = Ratings.of(())
-    if first.record.protocol.rated:
-        # All runs have the same data, so the ratings of one are those of all.
-        rated_by = [run for run in runs if any(column.partition(".")[0] == "ratings" for column in run.columns)]
-        if not rated_by:
-            raise scores_only(first, "ratings")
-        ratings = rated_by[0].ratings(aspect)
-    label = " ".join(filter(None, (statistic.label, aspect))) if statistic else name
+    label = " ".join(filter(None, (statistic.label, first.aspect_of(name)))) if statistic else name
     scored, notes = scored_metrics(runs, settings.metrics)
-    scores = {entry.name: entry.values for entry in scored}
-    rows = ComparedRows(
-        first.values("image"),
-        scores,
-        ratings,
-        first.values("system"),
-        first.values("category"),
-        by="" if statistic else name,
-        lower_is_better={entry.name for entry in scored if not entry.run.record.higher_is_better(entry.metric)},
-    )
+    rows = _rows_of_metrics(runs, name, statistic, {entry.name: (entry.run, entry.metric) for entry in scored})
     paired = _paired(first, rows, statistic, label, settings.draws(progress))
     left_out, samples = paired.left_out
     if left_out:
@@ -241,12 +215,25 @@ def _metrics(runs: Sequence[FinishedRun], settings: CompareSettings, progress: P
             f"letters are from the bootstrap over {resampled}"
         )
     labels = {entry.name: entry.label for entry in scored}
-    compared, pairs = _ranked(labels, paired, settings, paired.higher_is_better)
-    return Comparison(
-        first.record.task, first.record.alias, "metric", "", "", name, label, paired.n, paired.groups,
-        resampled, shown_times(first.record.scale, statistic.range) if statistic else first.record.scale,
-        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, paired.groups, settings)],
-    )  # fmt: skip
+    scale = shown_times(first.record.scale, statistic.range) if statistic else first.record.scale
+    return _comparison(first, paired, labels, settings, notes, statistic=name, statistic_label=label, scale=scale)
+
+
+def _rows_of_metrics(
+    runs: Sequence[FinishedRun], name: str, statistic: Statistic | None, scored: Mapping[str, tuple[FinishedRun, str]]
+) -> ComparedRows:
+    """Return the samples of runs on the same data: metrics of runs by name, and the ratings that a statistic is of."""
+    first, ratings = runs[0], Ratings.of(())
+    if first.record.protocol.rated:
+        # All runs have the same data, so the ratings of one are those of all.
+        rated_by = [run for run in runs if any(column.partition(".")[0] == "ratings" for column in run.columns)]
+        if not rated_by:
+            raise _scores_only(first, "ratings")
+        ratings = rated_by[0].ratings(first.aspect_of(name))
+    images, systems, categories = map(first.values, ("image", "system", "category"))
+    scores = {called: run.scores(metric) for called, (run, metric) in scored.items()}
+    lower = {called for called, (run, metric) in scored.items() if not run.record.higher_is_better(metric)}
+    return ComparedRows(images, scores, ratings, systems, categories, "" if statistic else name, lower)
 
 
 def _chosen_metrics(runs: Sequence[FinishedRun], settings: CompareSettings) -> list[str]:
@@ -311,13 +298,10 @@ def _models(metric: str, runs: Sequence[FinishedRun], settings: CompareSettings,
             f"{paired.n:,} {first.record.protocol.resampled} were scored in all runs "
             f"(they scored {', '.join(f'{s:,}' for s in sizes)})"
         )
-    labels = dict(zip(names, names, strict=True))
-    compared, pairs = _ranked(labels, paired, settings, first.record.higher_is_better(metric))
-    return Comparison(
-        first.record.task, first.record.alias, "model", metric, first.record.metric_label(metric), name, label,
-        paired.n, paired.groups, first.record.protocol.resampled, first.record.scale_of(metric, name),
-        settings, compared, pairs, [*notes, *_too_few_resamples(pairs, paired.groups, settings)],
-    )  # fmt: skip
+    paired = replace(paired, higher_is_better=first.record.higher_is_better(metric))
+    named = {"metric": metric, "statistic": name, "statistic_label": label}
+    labels, scale = dict(zip(names, names, strict=True)), first.record.scale_of(metric, name)
+    return _comparison(first, paired, labels, settings, notes, scale=scale, **named)
 
 
 def _statistic(run: FinishedRun, wanted: str) -> tuple[str, Statistic | None]:
@@ -360,12 +344,18 @@ def _paired(
         ) from error
 
 
-def _ranked(
-    labels: Mapping[str, str], paired: PairedEstimates, settings: CompareSettings, higher_is_better: bool
-) -> tuple[list[RankedValue], list[Pair]]:
-    """Return all of them, by name to label, best first, and all pairs."""
-    estimates, shares = paired.estimates, paired.is_share
-    ranking = rank(estimates, higher_is_better=higher_is_better, alpha=settings.alpha)
+def _comparison(
+    first: FinishedRun,
+    paired: PairedEstimates,
+    labels: Mapping[str, str],
+    settings: CompareSettings,
+    notes: Sequence[str],
+    metric: str = "",
+    **named: Any,
+) -> Comparison:
+    """Return the comparison of estimates, given their labels and further fields of ``Comparison``."""
+    record, estimates, shares = first.record, paired.estimates, paired.is_share
+    ranking = rank(estimates, higher_is_better=paired.higher_is_better, alpha=settings.alpha)
     intervals = {name: estimate.interval(1 - settings.alpha, is_share=shares) for name, estimate in estimates.items()}
     compared = [
         RankedValue(name, labels[name], estimates[name].value, intervals[name], letter)
@@ -375,7 +365,12 @@ def _ranked(
         Pair(*pair, gap.value, gap.interval, gap.p, p, paired.classical(*pair) if paired.classical else {})
         for pair, gap, p in zip(ranking.pairs, ranking.differences, ranking.corrected, strict=True)
     ]
-    return compared, pairs
+    return Comparison(
+        task=record.task, alias=record.alias, subject=record.protocol.subject,
+        metric=metric, metric_label=metric and record.metric_label(metric),
+        n=paired.n, images=paired.groups, resampled=record.protocol.resampled, settings=settings,
+        compared=compared, pairs=pairs, notes=[*notes, *_too_few_resamples(pairs, paired.groups, settings)], **named,
+    )  # fmt: skip
 
 
 def _model_names(runs: Sequence[FinishedRun]) -> list[str]:
@@ -424,9 +419,9 @@ def on_shared_documents(
     ids = [identity for identity in ids_of[0] if all(identity in other for other in others)]
     first, notes = runs[0], []
     if first.record.protocol.takes_metrics:
-        notes = require_same_references(runs, ids)
+        notes = _require_same_references(runs, ids)
     else:
-        require_same_data(runs)
+        _require_same_data(runs)
     images = dict(zip(ids_of[0], first.values("image"), strict=True))
     scores: dict[str, np.ndarray] = {}
     for name, run, its_ids in zip(names, runs, ids_of, strict=True):
@@ -480,23 +475,14 @@ def _before_and_after(result: Result, runs: Sequence[FinishedRun]) -> Mapping[st
     (first, second), metric = runs, result.metric
     protocol, draws, names = first.record.protocol, CompareSettings().draws(), ("before", "after")
     if protocol.subject == "metric":
-        require_same_data(runs)
+        _require_same_data(runs)
         name, statistic = _statistic(first, result.statistic)
-        aspect = name.rpartition(".")[2] if first.aspects else ""
-        rows = ComparedRows(
-            first.values("image"),
-            {"before": first.scores(metric), "after": second.scores(metric)},
-            first.ratings(aspect) if protocol.rated else Ratings.of(()),
-            first.values("system"),
-            first.values("category"),
-            by="" if statistic else name,
-            lower_is_better=set() if first.record.higher_is_better(metric) else set(names),
-        )
+        rows = _rows_of_metrics(runs, name, statistic, {"before": (first, metric), "after": (second, metric)})
         return protocol.compare(rows, statistic, draws).estimates
     if result.statistic != "corpus":
         return protocol.compare(on_shared_documents(metric, runs, names)[0], None, draws).estimates
     spreads = _corpus_values(metric, runs, names)
-    require_same_references(runs, first.values("id"))
+    _require_same_references(runs, first.values("id"))
     return spreads
 
 
@@ -519,3 +505,76 @@ def _corpus_values(metric: str, runs: Sequence[FinishedRun], names: Sequence[str
             raise UndefinedStatistic("its value is undefined")
         spreads[name] = Influence(value, np.array([of_id[identity] for identity in ids]))
     return spreads
+
+
+def _scores_only(run: FinishedRun, needed: str) -> DataError:
+    """Return the error for a run whose samples lack texts or ratings that a comparison needs."""
+    return DataError(
+        f"{run.path}: samples.parquet has only scores; this comparison needs {needed}",
+        f"Run the task again with --log_samples full: bench run --task {run.record.task} --log_samples full",
+    )
+
+
+def _require_same_data(runs: Sequence[FinishedRun]) -> None:
+    """Raise unless all runs scored the same samples under the same protocol.
+
+    Raises:
+        DataError: They did not; the message names the first difference.
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        if difference := _what_differs(first, run):
+            raise DataError(
+                f"{first.path} and {run.path} scored different data: {difference}",
+                "Metrics can be compared only on the same samples, references and ratings.",
+            )
+
+
+def _require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> list[str]:
+    """Raise unless documents have the same references in all runs; return notes on the check.
+
+    Args:
+        runs: Runs of captioners.
+        ids: Documents that all of them scored.
+
+    Raises:
+        DataError: They have not, or runs with scores alone leave it open.
+    """
+    bare = [run for run in runs if "references" not in run.columns]
+    if bare:
+        hashes = {run.record.documents_hash for run in runs}
+        if len(hashes) > 1 or None in hashes:
+            raise _scores_only(bare[0], "references, as the documents' hashes differ or are missing")
+        paths = ", ".join(str(run.path) for run in bare)
+        return [f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"]
+    references = [dict(zip(run.values("id"), run.values("references"), strict=True)) for run in runs]
+    for run, texts in zip(runs[1:], references[1:], strict=True):
+        for identity in ids:
+            if texts[identity] != references[0][identity]:
+                raise DataError(
+                    f"document '{identity}' has different references in {run.path} and {runs[0].path}",
+                    "Runs over different data cannot be compared.",
+                )
+    return []
+
+
+def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
+    """Return the first difference between the data of two runs; empty if there is none."""
+    settings = second.record.protocol.fingerprint()
+    for key, value in first.record.protocol.fingerprint().items():
+        if (other := settings[key]) != value:
+            return f"protocol.{key} is {value} in one and {other} in the other"
+    if len(first.samples) != len(second.samples):
+        limits = [run.record.settings.limit for run in (first, second)]
+        notes = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
+        return f"{len(first.samples):,} samples{notes[0]} and {len(second.samples):,} samples{notes[1]}"
+    if first.record.data_hash == second.record.data_hash:
+        return ""
+    shared = [name for name in first.columns if name in second.columns]
+    compared = ("id", "image", "candidate", "references", "ratings", "system", "category")
+    for column in (name for name in shared if name.partition(".")[0] in compared):
+        columns = (run.values(column) for run in (first, second))
+        for identity, mine, other in zip(first.values("id"), *columns, strict=True):
+            if mine != other:
+                return f"sample '{identity}' has {column} {mine!r} in one and {other!r} in the other"
+    return "their fingerprints differ"

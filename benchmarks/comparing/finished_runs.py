@@ -57,6 +57,10 @@ class FinishedRun:
         human = self.record.config.get("doc_to_human")
         return list(human) if isinstance(human, dict) else []
 
+    def aspect_of(self, statistic: str) -> str:
+        """Return the aspect of ratings that a statistic of the task is of; empty where it has none."""
+        return statistic.rpartition(".")[2] if self.aspects else ""
+
     @cached_property
     def metrics(self) -> dict[str, Mapping[str, Any]]:
         """Metrics with scores in the samples and what decides their values; or the measures of the protocol."""
@@ -152,79 +156,6 @@ def _read(folder: Path) -> FinishedRun:
     record = read_record(folder)
     file = open_samples(folder, record)
     return FinishedRun(folder, record, file.schema_arrow.names, partial(read_columns, folder, file))
-
-
-def scores_only(run: FinishedRun, needed: str) -> DataError:
-    """Return the error for a run whose samples lack texts or ratings that a comparison needs."""
-    return DataError(
-        f"{run.path}: samples.parquet has only scores; this comparison needs {needed}",
-        f"Run the task again with --log_samples full: bench run --task {run.record.task} --log_samples full",
-    )
-
-
-def require_same_data(runs: Sequence[FinishedRun]) -> None:
-    """Raise unless all runs scored the same samples under the same protocol.
-
-    Raises:
-        DataError: They did not; the message names the first difference.
-    """
-    first = runs[0]
-    for run in runs[1:]:
-        if difference := _what_differs(first, run):
-            raise DataError(
-                f"{first.path} and {run.path} scored different data: {difference}",
-                "Metrics can be compared only on the same samples, references and ratings.",
-            )
-
-
-def require_same_references(runs: Sequence[FinishedRun], ids: Sequence[str]) -> list[str]:
-    """Raise unless documents have the same references in all runs; return notes on the check.
-
-    Args:
-        runs: Runs of captioners.
-        ids: Documents that all of them scored.
-
-    Raises:
-        DataError: They have not, or runs with scores alone leave it open.
-    """
-    bare = [run for run in runs if "references" not in run.columns]
-    if bare:
-        hashes = {run.record.documents_hash for run in runs}
-        if len(hashes) > 1 or None in hashes:
-            raise scores_only(bare[0], "references, as the documents' hashes differ or are missing")
-        paths = ", ".join(str(run.path) for run in bare)
-        return [f"references were not compared one by one: {paths} holds scores alone; the documents' hashes are equal"]
-    references = [dict(zip(run.values("id"), run.values("references"), strict=True)) for run in runs]
-    for run, texts in zip(runs[1:], references[1:], strict=True):
-        for identity in ids:
-            if texts[identity] != references[0][identity]:
-                raise DataError(
-                    f"document '{identity}' has different references in {run.path} and {runs[0].path}",
-                    "Runs over different data cannot be compared.",
-                )
-    return []
-
-
-def _what_differs(first: FinishedRun, second: FinishedRun) -> str:
-    """Return the first difference between the data of two runs; empty if there is none."""
-    settings = second.record.protocol.fingerprint()
-    for key, value in first.record.protocol.fingerprint().items():
-        if (other := settings[key]) != value:
-            return f"protocol.{key} is {value} in one and {other} in the other"
-    if len(first.samples) != len(second.samples):
-        limits = [run.record.settings.limit for run in (first, second)]
-        notes = [f" (--limit {limit})" if limit is not None else "" for limit in limits]
-        return f"{len(first.samples):,} samples{notes[0]} and {len(second.samples):,} samples{notes[1]}"
-    if first.record.data_hash == second.record.data_hash:
-        return ""
-    shared = [name for name in first.columns if name in second.columns]
-    compared = ("id", "image", "candidate", "references", "ratings", "system", "category")
-    for column in (name for name in shared if name.partition(".")[0] in compared):
-        columns = (run.values(column) for run in (first, second))
-        for identity, mine, other in zip(first.values("id"), *columns, strict=True):
-            if mine != other:
-                return f"sample '{identity}' has {column} {mine!r} in one and {other!r} in the other"
-    return "their fingerprints differ"
 
 
 def scored_metrics(runs: Sequence[FinishedRun], wanted: Sequence[str]) -> tuple[list[Contestant], list[str]]:

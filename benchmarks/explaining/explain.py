@@ -9,17 +9,16 @@ from ...metrics.capture.metric import Capture
 from ...metrics.capture.parsers import label_of
 from ...metrics.dcscore import DcScore
 from ...progress import Progress
-from ...tasks.documents import load_documents
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog
 from ..inputs.items import CaptionRow
 from ..inputs.models import Models
 from ..inputs.settings import RunSettings
-from ..protocols.job import Job
 from ..running.plan import PlannedRun
 from ..running.planned_metrics import PlannedMetric
+from ..running.runner import prepare
 from ..store.store import Store
-from .rows import ScoreExplanation
+from .explanations import ScoreExplanation
 
 Explainable = Capture | Aloha | DcScore
 _HINT = "Choose CAPTURE, ALOHa or DCScore: --metric 'capture[key=value,...]', 'aloha[...]' or 'dcscore[...]'."
@@ -66,9 +65,8 @@ def find_sample(
         UsageError: There is none.
         BenchError: The data or the model fails.
     """
-    documents = load_documents(planned.task, planned.path, locations)
     failures = FailureLog(strict=False)
-    job = Job(planned.task, documents, models, RunSettings(), store, progress, planned.pixels)
+    job = prepare(planned, RunSettings(), models, locations=locations, cache=store, progress=progress)
     samples: list[str] = []
     for shard in planned.protocol.collect(job, failures):
         # Rows that are no single captions consist of items with separate ids.

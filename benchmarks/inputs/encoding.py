@@ -8,15 +8,7 @@ import numpy as np
 
 from ...adapters import Encoder, ImageHandle, PairwiseEncoder
 from ...metrics import Cache, Context, Items
-from ...metrics.vectors.features import (
-    Features,
-    PairScores,
-    image_features,
-    over_context,
-    pair_scores,
-    seen_tokens,
-    text_features,
-)
+from ...metrics.vectors import features
 from ...progress import Progress
 
 
@@ -31,8 +23,8 @@ class EncodedItems:
         seen: ``[m]`` as of :func:`~...metrics.vectors.features.seen_tokens`.
     """
 
-    images: Features
-    texts: Features
+    images: features.Features
+    texts: features.Features
     cut: np.ndarray
     seen: np.ndarray
 
@@ -52,7 +44,7 @@ class ScoredItems:
         seen: ``[m]`` as of :func:`~...metrics.vectors.features.seen_tokens`.
     """
 
-    scores: PairScores
+    scores: features.PairScores
     cut: np.ndarray
     seen: np.ndarray
 
@@ -84,11 +76,11 @@ def encode_items(items: Items, encoder: Encoder | None, cache: Cache, progress: 
     of_images = Context(cache, progress("images"), encoder)
     images = [image for image in items.images if isinstance(image, ImageHandle)]
     if isinstance(encoder, PairwiseEncoder):
-        scores = pair_scores(images, items.references, of_images)
-        return ScoredItems(scores, over_context(texts, of_texts), seen_tokens(texts, of_texts))
+        scores = features.pair_scores(images, items.references, of_images)
+        return ScoredItems(scores, features.over_context(texts, of_texts), features.seen_tokens(texts, of_texts))
     return EncodedItems(
-        image_features(images, of_images),
-        text_features(texts, of_texts),
-        over_context(texts, of_texts),
-        seen_tokens(texts, of_texts),
+        features.image_features(images, of_images),
+        features.text_features(texts, of_texts),
+        features.over_context(texts, of_texts),
+        features.seen_tokens(texts, of_texts),
     )

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
@@ -182,9 +182,31 @@ class CaptionRow(NamedTuple):
     corpus: int = 0
     weight: int = 1
 
+    def content(self, ratings: Sequence[float] | Mapping[str, Sequence[float]] = ()) -> list[Any]:
+        """Return the data of the caption, such as its references and ratings, as JSON values."""
+        known: list[Any] = [self.image, self.candidate, self.references, ratings]
+        if self.objects is not None:
+            known.append(sorted(self.objects))
+        if self.boxes is not None:
+            known.append({"boxes": self.boxes})
+        if isinstance(self.pixels, VideoHandle) and self.pixels.span is not None:
+            known.append({"span": self.pixels.span})
+        return known
+
 
 item_key = itemgetter(slice(1, -1))
 """Returns the key of a row's item, all but id and weight: rows with the same key are scored once."""
+
+
+def caption_columns(samples: Sequence[CaptionRow]) -> dict[str, Sequence[Any]]:
+    """Return the columns of rows that are single captions."""
+    names = ("id", "image", "candidate", "references")
+    return {name: list(map(attrgetter(name), samples)) for name in names}
+
+
+def numbers_of(values: Iterable[Any]) -> np.ndarray:
+    """Return ``[n]`` a number for each value, equal for equal ones within this process."""
+    return np.fromiter(map(hash, values), np.int64)
 
 
 class SeenValues:
@@ -195,19 +217,19 @@ class SeenValues:
 
     def add(self, values: Iterable[Any]) -> None:
         """Count hashable values."""
-        self._hashes = np.union1d(self._hashes, np.fromiter(map(hash, values), np.int64))
+        self._hashes = np.union1d(self._hashes, numbers_of(values))
 
     def new(self, values: Iterable[_Value]) -> list[_Value]:
         """Count values; return the new ones."""
         listed = list(values)
-        hashes = np.fromiter(map(hash, listed), np.int64, len(listed))
+        hashes = numbers_of(listed)
         known = np.isin(hashes, self._hashes)
         self._hashes = np.union1d(self._hashes, hashes)
         return [value for value, is_known in zip(listed, known.tolist(), strict=True) if not is_known]
 
     def holds_any(self, values: Iterable[Any]) -> bool:
         """Return whether one of these was counted."""
-        return bool(np.isin(np.fromiter(map(hash, values), np.int64), self._hashes).any())
+        return bool(np.isin(numbers_of(values), self._hashes).any())
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -258,4 +280,4 @@ def gather(rows: Iterable[CaptionRow], by_id: bool = False) -> tuple[Items, np.n
         objects=objects if has_objects else [],
         image_names=names,
     )
-    return items, np.array(of_row, np.int64), np.fromiter(map(hash, keys), np.int64, len(first))
+    return items, np.array(of_row, np.int64), numbers_of(keys)

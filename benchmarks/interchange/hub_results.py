@@ -18,7 +18,8 @@ from ...errors import DataError
 from ...hub import upload
 from ...rows import BadRow
 from ..records.task_run import TaskRun
-from ..tables.export_rows import COLUMNS, to_arrow
+from ..tables.pages.rendering import text_templates
+from ..tables.results import COLUMNS, to_arrow
 from .lm_eval_results import model_of
 
 
@@ -61,7 +62,16 @@ def write_dataset(runs: Sequence[TaskRun], folder: Path, repository: str, sample
         for name in ("results", *tables)
     ]
     configs[0]["default"] = True
-    (folder / "README.md").write_text(_card(runs, repository, configs), encoding="utf-8")
+    head = {"pretty_name": repository.rpartition("/")[2], "tags": ["capbench", "evaluation"], "configs": configs}
+    card = text_templates(Path(__file__).parent / "templates", cell=_cell, model_of=model_of).get_template("card.md")
+    text = card.render(
+        head=yaml.safe_dump(head, sort_keys=False, allow_unicode=True),
+        runs=runs,
+        columns=COLUMNS,
+        samples=list(tables),
+        repository=repository,
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8")
     return without
 
 
@@ -84,42 +94,6 @@ def push(runs: Sequence[TaskRun], repository: str, private: bool, samples: bool)
         without = write_dataset(runs, folder, repository, samples)
         files: dict[str, Path | bytes] = {path.name: path for path in sorted(folder.iterdir())}
         return upload(repository, "dataset", files, private, f"Results of {len(runs)} runs by capbench"), without
-
-
-def _card(runs: Sequence[TaskRun], repository: str, configs: Sequence[dict[str, Any]]) -> str:
-    head = yaml.safe_dump(
-        {"pretty_name": repository.rpartition("/")[2], "tags": ["capbench", "evaluation"], "configs": [*configs]},
-        sort_keys=False,
-        allow_unicode=True,
-    )
-    versions = sorted({str(run.record.environment.capbench) for run in runs})
-    listed = "\n".join(
-        f"| {_cell(run.record.task)} | {_cell(model_of(run))} | {run.record.started:%Y-%m-%d} "
-        f"| `{run.record.fingerprint[:12]}` |"
-        for run in runs
-    )
-    others = "".join(f"- `{entry['config_name']}`: one row per sample.\n" for entry in configs[1:])
-    return f"""\
----
-{head}---
-
-# Results of capbench
-
-{len(runs)} runs by capbench {", ".join(versions)}.
-
-- `results`: one row per result, with the columns {", ".join(COLUMNS)}. Values are unscaled (a tau of 0.439);
-  `published` is the paper's value on the same scale; runs of equal `fingerprint` must give equal numbers.
-{others}
-```python
-from datasets import load_dataset
-
-results = load_dataset("{repository}", "results", split="train")
-```
-
-| task | model | date | fingerprint |
-|---|---|---|---|
-{listed}
-"""
 
 
 def _cell(text: str) -> str:

@@ -7,23 +7,29 @@ so results are the same.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...adapters import Caption, Captioned, Captioner, CaptionRequest, ImageHandle
 from ...adapters.aliases import ModelSpec
 from ...adapters.images.reading import UnreadableImage, read_image
-from ...errors import BenchError, DataError, TaskError, UsageError
+from ...atomic_files import write_whole
+from ...errors import BenchError, DataError, TaskError, UsageError, writing
 from ...metrics import NoCache
-from ...permissions import Permissions, permit
+from ...permissions import Permissions, permit, permitted
 from ...progress import silent
-from ...tasks.documents import load_documents
-from ...tasks.index import IndexEntry, build_index
+from ...tasks.documents import Documents, load_documents
+from ...tasks.index import IndexEntry, TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ..inputs.failures import FailureLog, describe
 from ..inputs.images import pixels_value
@@ -33,11 +39,12 @@ from ..inputs.settings import RunSettings
 from ..protocols import names_where
 from ..protocols.binding import load_bound
 from ..protocols.document_reader import read_values
-from ..protocols.job import Job
+from ..protocols.job import Collected, Job, Result, ScoredMetric, Summary
 from ..running.plan import PlannedRun, plan_task
 from ..running.planned_metrics import require_one
 from ..running.runner import run
 from ..store.store import Store, default_store_path
+from ..tables.pages.rendering import text_templates
 
 if TYPE_CHECKING:
     import datasets
@@ -357,3 +364,200 @@ def _texts(value: Any) -> list[str]:
     """Return texts for lm-eval's sample log; scoring reads the data instead."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     return [printable(str(value)) for value in values]
+
+
+PREFIX = "capbench_"
+"""Prefix of exported tasks, to avoid names of lm-eval's tasks."""
+
+
+@dataclass(frozen=True)
+class ExportedTask:
+    """An exported task.
+
+    Attributes:
+        plan: The task, its metrics and statistics.
+        arguments: Arguments of its :class:`LmEvalTask`, as far as they are not empty.
+        results: Name of an aggregation function to its result, and whether higher is better; None where neither is.
+    """
+
+    plan: PlannedRun
+    arguments: Mapping[str, Any]
+    results: dict[str, tuple[str, bool | None]]
+
+    @property
+    def name(self) -> str:
+        """Name of the task in lm-eval."""
+        return PREFIX + self.plan.task.task
+
+    @property
+    def generates(self) -> bool:
+        """Whether lm-eval's model writes the captions."""
+        return self.plan.protocol.needs_captioner
+
+    @property
+    def images(self) -> bool:
+        """Whether lm-eval's model sees the images."""
+        return "images" in self.arguments
+
+    @property
+    def generation_kwargs(self) -> dict[str, Any]:
+        """Decoding settings for lm-eval's models."""
+        known = dict(self.plan.task.generation_kwargs)
+        # One beam is the default of all models in lm-eval, and some do not have the setting.
+        if known.get("num_beams") == 1:
+            del known["num_beams"]
+        if "max_new_tokens" in known:
+            known["max_gen_toks"] = known.pop("max_new_tokens")
+        until = known.pop("until", None) or []
+        # Without 'until', lm-eval truncates captions at the first empty line.
+        return {**known, "until": [until] if isinstance(until, str) else list(until)}
+
+
+def plan_export(
+    names: Sequence[str],
+    index: TaskIndex,
+    *,
+    metrics: Sequence[str] = (),
+    locations: DataLocations,
+    text_only: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> list[ExportedTask]:
+    """Plan an export without writing files.
+
+    Args:
+        names: Names of tasks, groups or tags. lm-eval must be able to run each named task; other tasks of a group
+            or tag are skipped and reported.
+        index: Known tasks.
+        metrics: Metrics that replace those of the tasks.
+        locations: Locations of local copies of data; categories of a task are read from its data.
+        text_only: Whether to show the model no images, for text-only models.
+        tell: Called with a message on each excluded item.
+
+    Raises:
+        UsageError: A name is unknown, a named task cannot be exported, or none of a group can.
+    """
+    shipped = build_index().entries
+    exported: list[ExportedTask] = []
+    refused: list[UsageError] = []
+    for entry in index.resolve(names):
+        try:
+            plan = plan_for_lm_eval(entry, metrics, locations)
+            task = plan.task
+            images = plan.protocol.needs_captioner and "doc_to_image" in task.templates and not text_only
+            if images and task.video_folder:
+                raise UsageError(
+                    f"lm-eval cannot run task '{task.task}': its documents are videos, "
+                    "but lm-eval only supports images.",
+                    "Export without videos: --text_only.",
+                )
+        except UsageError as error:
+            if entry.name in names:
+                raise
+            tell(error.message)
+            refused.append(error)
+            continue
+        known = shipped.get(entry.name)
+        by_name = known is not None and known.path.resolve() == entry.path.resolve()
+        data = locations.named.get(task.task)
+        results = _expected(plan, _categories(plan, locations, tell))
+        arguments = {
+            "file": "" if by_name else str(entry.path.absolute()),
+            "data": str(data.absolute()) if data else "",
+            "metrics": list(metrics),
+            "images": images,
+            "allow_outside": [str(folder.absolute()) for folder in locations.allowed],
+            "run_functions": permitted().functions,
+        }
+        exported.append(ExportedTask(plan, {name: it for name, it in arguments.items() if it}, _functions(results)))
+        for metric, reason in plan.left_out.items():
+            tell(f"{entry.name}: metric {metric} is left out: it {reason}")
+    if refused and not exported:
+        raise refused[0]
+    return exported
+
+
+def write_tasks(exported: Sequence[ExportedTask], folder: Path) -> list[Path]:
+    """Write planned tasks as task folders of lm-eval, ``NAME/NAME.yaml`` and ``NAME/utils.py``.
+
+    Args:
+        exported: The tasks.
+        folder: The output folder; lm-eval's ``--include_path``.
+
+    Returns:
+        The YAML files.
+
+    Raises:
+        UsageError: A file cannot be written.
+    """
+    filters = {"comment": _comment, "json": _scalar, "lm_eval_name": lm_eval_name, "repr": repr}
+    templates = text_templates(Path(__file__).parent / "templates", **filters)
+    written = []
+    for task in exported:
+        place = folder / task.name
+        values = {"exported": task, "task": task.plan.task, "choices": _choices(task)}
+        with writing(place):
+            place.mkdir(parents=True, exist_ok=True)
+            for file in ("utils.py", "task.yaml"):
+                text = templates.get_template(f"{file}.jinja").render(values)
+                write_whole(place / file.replace("task", task.name), text)
+        written.append(place / f"{task.name}.yaml")
+    return written
+
+
+def _categories(plan: PlannedRun, locations: DataLocations, tell: Callable[[str], None]) -> list[str]:
+    """Return the categories of a task; a single unnamed one if it has none or its data is missing."""
+    if plan.protocol.category_key not in plan.task.templates:
+        return [""]
+    try:
+        job = open_job(plan, locations, RunSettings(resamples=0, skip_checks=True))
+        return list(plan.protocol.read(job, FailureLog(strict=False)).categories)
+    except DataError as error:
+        tell(
+            f"{plan.task.task}: only the mean over categories is exported, as the data cannot be read: {error.message}"
+        )
+        return [""]
+
+
+def _expected(plan: PlannedRun, categories: Sequence[str]) -> list[Result]:
+    """Return the results of a run without values."""
+    job = Job(plan.task, Documents([]), Models(), RunSettings(resamples=0), NoCache(), silent, plan.pixels)
+    unscored = [ScoredMetric(entry.name, entry.metric, entry.aggregation, None, "not scored") for entry in plan.metrics]
+    nothing = np.zeros(0, np.int64)
+    numbers = {"category": nothing, "image": nothing}
+    collected = Collected(nothing, nothing, numbers, Summary(0, categories=categories), 0)
+    return plan.protocol.results(job, collected, unscored, plan.statistics)
+
+
+def _functions(results: Sequence[Result]) -> dict[str, tuple[str, bool | None]]:
+    """Name a function for each result."""
+    functions: dict[str, tuple[str, bool | None]] = {}
+    for result in results:
+        key = result.key
+        name = base = "value_of_" + re.sub(r"\W", "_", key, flags=re.ASCII)
+        while name in functions:
+            name = f"{base}_{len(functions)}"
+        functions[name] = key, result.higher_is_better
+    return functions
+
+
+def _choices(exported: ExportedTask) -> dict[str, Any]:
+    """Return all settings that affect results, including defaults."""
+    task = exported.plan.task
+    statistics = {entry.called: entry.arguments for entry in task.statistics}
+    return {
+        "task": task.task,
+        "output_type": task.output_type,
+        "protocol": exported.plan.protocol.fingerprint(),
+        "metrics": {planned.name: planned.metric.fingerprint() for planned in exported.plan.metrics},
+        **({"statistics": statistics} if statistics else {}),
+        **({"generation_kwargs": task.generation_kwargs} if exported.generates else {}),
+    }
+
+
+def _comment(text: str) -> str:
+    return fill(" ".join(text.split()), 108, initial_indent="# ", subsequent_indent="# ")
+
+
+def _scalar(value: Any) -> str:
+    """Return a value as JSON, a subset of YAML."""
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
+from ...batches import grouped
 from ...errors import AdapterError, UsageError
 from .as_reward import OnError, RewardFunction, RewardScores
 
@@ -87,17 +88,12 @@ class RemoteReward(RewardFunction):
 
 def _bodies(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, bytes]]:
     """Yield requests within the limits, each with its number of rows."""
-    waiting, size = list[bytes](), 0
-    for row in rows:
-        sent = {**row, "image": _sent(row["image"])} if "image" in row else row
-        encoded = json.dumps(sent, default=lambda value: value.tolist()).encode()
-        if waiting and (len(waiting) == MOST_ROWS or size + len(encoded) > LONGEST_BODY // 2):
-            yield len(waiting), b'{"rows": [%b]}' % b",".join(waiting)
-            waiting, size = [], 0
-        waiting.append(encoded)
-        size += len(encoded)
-    if waiting:
-        yield len(waiting), b'{"rows": [%b]}' % b",".join(waiting)
+    most = LONGEST_BODY // 2
+    sent = ({**row, "image": _sent(row["image"])} if "image" in row else row for row in rows)
+    encoded = (json.dumps(row, default=lambda value: value.tolist()).encode() for row in sent)
+    # As every row counts at least its share, no request has more rows than allowed.
+    for group in grouped(encoded, lambda row: max(len(row), most // MOST_ROWS), most):
+        yield len(group), b'{"rows": [%b]}' % b",".join(group)
 
 
 def _sent(image: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from ...errors import DataError, counted, extra
 from ..records.hashes import plain
 from ..records.task_run import TaskRun
-from ..tables.export_rows import flat_rows
+from ..tables.results import flat_rows
 from .lm_eval_results import model_of
 
 SAMPLES = 1000

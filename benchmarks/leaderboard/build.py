@@ -18,7 +18,7 @@ from .board import Board, BoardRun, OmittedRun, TaskTable
 from .collect import collect
 from .formats import JSON_FILE, csv_file, json_file, latex_files, readme, with_excerpt
 from .html.index import OVERVIEW_PAGE, index_page, overview_page, task_page
-from .html.rendering import run_pages, task_pages
+from .html.rendering import assets, run_pages, task_pages
 from .html.run import run_page
 from .suites_of_board import suite_tables
 from .task_tables import rank_tables, task_table
@@ -66,7 +66,7 @@ def leaderboard_files(runs: Path) -> tuple[Board, Iterator[tuple[str, bytes]]]:
 
 def _files(board: Board) -> Iterator[tuple[str, bytes]]:
     paths = [JSON_FILE]
-    for path, content in chain((readme(board) | csv_file(board) | latex_files(board)).items(), pages(board)):
+    for path, content in chain((readme(board) | csv_file(board) | latex_files(board) | assets()).items(), pages(board)):
         paths.append(path)
         yield path, content
     yield JSON_FILE, json_file(board, paths)
@@ -117,8 +117,8 @@ def _write(files: Iterable[tuple[str, bytes]], output: Path) -> None:
 def pages(board: Board) -> Iterator[tuple[str, bytes]]:
     """Yield the HTML pages of a leaderboard lazily.
 
-    The pages work as local files: each embeds its style and script, loads nothing, and links only to the other
-    pages and to ``README.md`` in the same folder as ``index.html``. The output is deterministic.
+    The pages work as local files: they load the style and scripts next to ``index.html``, and link only to the other
+    pages and to ``README.md`` there. The output is deterministic.
 
     Args:
         board: The leaderboard.

@@ -7,14 +7,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from ...errors import DataError
-from ..tables.pages.rendering import page_name
+from ..tables.pages.rendering import page_name, text_templates
 from ..tables.text import LATEX_SYMBOLS, csv_text, show_difference, show_number
 from .board import TOP_ROWS, Board, BoardRow, BoardRun, Cell, Column, SuiteCell, SuiteTable, TaskTable
 from .suites_of_board import NOT_RUN
@@ -66,24 +63,13 @@ def _with_code(text: str) -> str:
     return "".join(part if at % 2 else markdown(f"x{part}x")[1:-1] for at, part in enumerate(parts))
 
 
-@cache
-def _templates() -> jinja2.Environment:
-    environment = jinja2.Environment(  # noqa: S701 - the output is Markdown
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"md": markdown, "md_with_code": _with_code, "html": _html}
-    return environment
-
-
 def readme(board: Board) -> dict[str, bytes]:
     """Return ``README.md``."""
     versions = Counter(table.alias for table in board.tables)
     tasks = [_section(table, board, several=versions[table.alias] > 1) for table in board.tables]
     suites = [(suite, list(_suite_grid(suite, reasons := {})), reasons) for suite in board.suites]
-    page = _templates().get_template("readme.md").render(board=board, tasks=tasks, suites=suites)
+    templates = text_templates(Path(__file__).parent, md=markdown, md_with_code=_with_code, html=_html)
+    page = templates.get_template("readme.md").render(board=board, tasks=tasks, suites=suites)
     return {"README.md": (page.rstrip("\n") + "\n").encode()}
 
 

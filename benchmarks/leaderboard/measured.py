@@ -20,7 +20,7 @@ from ..comparing.finished_runs import settings_text
 from ..protocols.job import Result
 from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, open_samples
-from ..statistics.bootstrap import FEWEST_FOR_LETTERS
+from ..statistics.intervals import FEWEST_FOR_LETTERS
 from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
 from ..statistics.paired import p_of_mean_differences
 from .board import BoardRun, Column

@@ -12,9 +12,8 @@
 matplotlib comes with ``pip install 'capbench[plot]'``; it is imported when a figure is made.
 """
 
-from .agreement import agreement_figure
+from .agreement import agreement_figure, rules_figure
 from .histograms import length_figure, ratings_figure
-from .rules import rules_figure
 from .runs import read_records
 from .style import write_figure
 

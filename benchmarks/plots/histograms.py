@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,8 @@ def scores_by(records: Sequence[Record], by: By, metrics: Sequence[str], notes: 
     for title, group in by_task(fitting):
         for plotted in choose(group, lambda record: record.binned_by(by), metrics):
             histogram = plotted.record.histograms[plotted.metric]
-            steps, counts = histogram.words, histogram.word_counts
-            if by == "by_rating":
-                steps, counts = histogram.ratings, histogram.rating_counts
-            task = title + limit_note([plotted.record])
-            panels.append(ScoresBy(task, plotted.label, *map(np.asarray, (histogram.edges, steps, counts))))
+            task, arrays = title + limit_note([plotted.record]), (histogram.edges, *histogram.grouped(by))
+            panels.append(ScoresBy(task, plotted.label, *map(np.asarray, arrays)))
     return panels
 
 
@@ -156,27 +154,36 @@ def ratings_figure(
         UsageError: No run has one of the metrics; matplotlib is missing.
     """
     panels = scores_by(records, "by_rating", metrics, [] if notes is None else notes)
+    words = "Distribution of scores by human rating", "score (line: median)", "human rating"
+    return _figure(panels, width, lambda panel: max(1.0, 0.19 * len(panel.steps)), _draw_ratings, words, _of_ratings)
+
+
+def _figure(
+    panels: Sequence[ScoresBy],
+    width: Width,
+    height: Callable[[ScoresBy], float],
+    draw: Callable[[Figure, SubplotSpec, ScoresBy], Axes],
+    words: tuple[str, str, str],
+    of_panel: Callable[[ScoresBy], str],
+) -> Figure:
+    """Return a figure of a panel a metric; ``words`` are what it shows, and the labels of its axes."""
     with style():
         rows, columns = grid_shape(len(panels), width)
-        most = [max(len(panel.steps) for panel in panels[row * columns :][:columns]) for row in range(rows)]
-        heights = [max(1.0, 0.19 * ratings) for ratings in most]
+        heights = [max(map(height, panels[row * columns :][:columns])) for row in range(rows)]
         task, titles, above = titles_of(panels, columns)
         figure = new_figure(width, sum(heights) + above + 0.32 * rows + 0.5)
         grid = figure.add_gridspec(rows, columns, height_ratios=heights)
         for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
-            axes = figure.add_subplot(grid[divmod(place, columns)])
-            _draw_ratings(axes, panel)
-            set_ticks(axes.xaxis, 3 if columns > 1 else 5)
-            axes.set_title(title)
+            draw(figure, grid[divmod(place, columns)], panel).set_title(title)
         figure.suptitle(task)
-        figure.supxlabel("score (line: median)", fontsize=8)
-        figure.supylabel("human rating", fontsize=8)
-        describe(figure, "Distribution of scores by human rating", [_medians_by_ratings(panel) for panel in panels])
+        figure.supxlabel(words[1], fontsize=8)
+        figure.supylabel(words[2], fontsize=8)
+        describe(figure, words[0], list(map(of_panel, panels)))
         return figure
 
 
-def _draw_ratings(axes: Axes, panel: ScoresBy) -> None:
-    n = panel.n
+def _draw_ratings(figure: Figure, place: SubplotSpec, panel: ScoresBy) -> Axes:
+    axes, n = figure.add_subplot(place), panel.n
     heights = panel.counts * (_HEIGHT / np.maximum(panel.counts.max(axis=1), 1))[:, None]
     beside = axes.get_yaxis_transform()
     for row, (bars, median) in enumerate(zip(heights, panel.quantile(0.5), strict=True)):
@@ -190,14 +197,21 @@ def _draw_ratings(axes: Axes, panel: ScoresBy) -> None:
     axes.set_ylim(-0.12, len(n) + 0.2)
     axes.set_xlim(panel.edges[0], panel.edges[-1])
     axes.spines["left"].set_visible(False)
+    set_ticks(axes.xaxis, 3 if place.get_gridspec().ncols > 1 else 5)
+    return axes
 
 
-def _medians_by_ratings(panel: ScoresBy) -> str:
+def _of_ratings(panel: ScoresBy) -> str:
+    return _medians(panel, "rating", map(number, panel.steps))
+
+
+def _medians(panel: ScoresBy, by: str, names: Iterable[str]) -> str:
     medians = ", ".join(
-        f"{number(rating)}: {number(median)} (n = {n:,})" if n else f"{number(rating)}: none"
-        for rating, median, n in zip(panel.steps, panel.quantile(0.5), panel.n, strict=True)
+        f"{name}: {number(median)} (n = {n:,})" if n else f"{name}: none"
+        for name, median, n in zip(names, panel.quantile(0.5), panel.n, strict=True)
+        if n or by == "rating"
     )
-    return f"{panel.task}, {panel.label}, median score by rating: {medians}."
+    return f"{panel.task}, {panel.label}, median score by {by}: {medians}."
 
 
 FEW = 10
@@ -228,23 +242,17 @@ def length_figure(
         UsageError: No run has one of the metrics; matplotlib is missing.
     """
     panels = scores_by(records, "by_words", metrics, [] if notes is None else notes)
-    with style():
-        rows, columns = grid_shape(len(panels), width)
-        task, titles, above = titles_of(panels, columns)
-        figure = new_figure(width, 1.64 * rows + above + 0.5)
-        grid = figure.add_gridspec(rows, columns)
-        for place, (panel, title) in enumerate(zip(panels, titles, strict=True)):
-            inner = grid[divmod(place, columns)].subgridspec(2, 1, height_ratios=(4, 1))
-            axes = figure.add_subplot(inner[0])
-            strip = figure.add_subplot(inner[1], sharex=axes)
-            _draw_scores(axes, panel)
-            _draw_counts(strip, panel)
-            axes.set_title(title)
-        figure.suptitle(task)
-        figure.supxlabel("words in the caption (bars: number of captions)", fontsize=8)
-        figure.supylabel("score (median, quartiles)", fontsize=8)
-        describe(figure, "Scores by length of the caption", [_medians_by_lengths(panel) for panel in panels])
-        return figure
+    axes = "words in the caption (bars: number of captions)", "score (median, quartiles)"
+    words = "Scores by length of the caption", *axes
+    return _figure(panels, width, lambda panel: 1.32, _draw_lengths, words, _of_lengths)
+
+
+def _draw_lengths(figure: Figure, place: SubplotSpec, panel: ScoresBy) -> Axes:
+    inner = place.subgridspec(2, 1, height_ratios=(4, 1))
+    axes = figure.add_subplot(inner[0])
+    _draw_scores(axes, panel)
+    _draw_counts(figure.add_subplot(inner[1], sharex=axes), panel)
+    return axes
 
 
 def _draw_scores(axes: Axes, panel: ScoresBy) -> None:
@@ -296,11 +304,6 @@ def _draw_counts(strip: Axes, panel: ScoresBy) -> None:
     strip.set_xlim(float(panel.steps[used[0]]) - 0.5, float(panel.steps[used[-1] + 1]) - 0.5)
 
 
-def _medians_by_lengths(panel: ScoresBy) -> str:
-    first, last = panel.steps[:-1], panel.steps[1:] - 1
-    medians = ", ".join(
-        f"{number(a) if a == b else f'{number(a)} to {number(b)}'}: {number(median)} (n = {n:,})"
-        for a, b, median, n in zip(first, last, panel.quantile(0.5), panel.n, strict=True)
-        if n
-    )
-    return f"{panel.task}, {panel.label}, median score by words: {medians}."
+def _of_lengths(panel: ScoresBy) -> str:
+    ends = zip(panel.steps[:-1], panel.steps[1:] - 1, strict=True)
+    return _medians(panel, "words", (number(a) if a == b else f"{number(a)} to {number(b)}" for a, b in ends))

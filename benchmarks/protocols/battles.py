@@ -22,7 +22,7 @@ from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
 from ..statistics.systems.means import FEW_SYSTEMS
 from .choices import Choice, Choices, Ties, by_size
 from .job import Collected, Job, Result, RowScores, ScoredMetrics
-from .preference import Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
+from .preference import VOTED_ROWS, Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
 
 PEOPLE = "people"
 """The name in results of the strengths of systems by human votes."""
@@ -41,13 +41,7 @@ _Found = tuple[float | None, str, Interval | None]
 """A number, the reason if there is none, and its interval."""
 
 
-BATTLE_ROWS: Mapping[str, Any] = {
-    "output_type": "battles",
-    "doc_to_candidates": "captions",
-    "doc_to_systems": "systems",
-    "doc_to_preferred": "votes",
-    "protocol": {"votes": "share", "human_ties": "half"},
-}
+BATTLE_ROWS: Mapping[str, Any] = {**VOTED_ROWS, "output_type": "battles", "doc_to_systems": "systems"}
 """Keys of a task whose rows, of battles of two systems, capbench writes."""
 
 
@@ -119,8 +113,8 @@ class Battles(Preference):
         if undecided(shares).all():
             raise DataError(f"task '{job.task.task}': all human verdicts are ties", "Check column doc_to_preferred.")
         systems = collected.numbers["systems"].reshape(-1, 2)
-        fought, rounds = BattlePairs(collected.summary.systems, systems[:, 0], systems[:, 1]), self.settings.elo_rounds
-        rank = partial(SystemRanking, fought, prior=self.settings.prior)
+        names, rounds = collected.summary.systems, self.settings.elo_rounds
+        rank = partial(SystemRanking, names, systems, prior=self.settings.prior)
         people, voices = rank(share_of_first(shares)), self._voices(collected, scored)
         rankings = {voice.name: rank(share_of_first(voice.scores)) for voice in voices if voice.scores is not None}
 
@@ -130,13 +124,13 @@ class Battles(Preference):
         def agreement(other: SystemRanking, statistic: Statistic, weights: np.ndarray) -> float:
             return agreement_of(other.bradley_terry(weights), people.bradley_terry(weights), statistic)
 
-        asked = {(PEOPLE, system): partial(strength, place) for place, system in enumerate(fought.systems)}
+        asked = {(PEOPLE, system): partial(strength, place) for place, system in enumerate(names)}
         for name, ranking in rankings.items():
             asked |= {
                 (name, called): partial(agreement, ranking, statistic) for called, statistic in _STATISTICS.items()
             }
         numbers, of_people = _numbers(job, collected, asked), people.elo(rounds)
-        count, met = len(fought.systems), fought.met
+        count, met = len(names), len(np.unique(np.sort(systems, axis=1), axis=0))
         remark = f"{count} systems, {met} of {count * (count - 1) // 2} pairs met"
 
         def result(subject: str, label: str, statistic: str, number: _Found, category: str = "") -> Result:
@@ -152,16 +146,16 @@ class Battles(Preference):
 
         results: list[Result] = []
         for statistic, of_systems in (
-            ("bradley_terry", [numbers[PEOPLE, system] for system in fought.systems]),
+            ("bradley_terry", [numbers[PEOPLE, system] for system in names]),
             ("online_elo", [_certain(float, rating) for rating in of_people]),
         ):
-            pairs = zip(fought.systems, of_systems, strict=True)
+            pairs = zip(names, of_systems, strict=True)
             kind = [result(PEOPLE, PEOPLE, statistic, number, system) for system, number in pairs]
             results += sorted(kind, key=lambda row: math.inf if row.value is None else -row.value)
         for voice in voices:
             for statistic, credit in (("", voice.credit), ("accuracy_with_ties", voice.credit_with_ties)):
-                subject = (voice.name, voice.label)
-                results += self.accuracies(job, collected, subject, credit, statistic=statistic, reason=voice.error)
+                subject = voice.name, voice.label, voice.error
+                results += self.accuracies(job, collected, subject, credit, statistic)
             failed: _Found = None, voice.error, None
             for called in _STATISTICS:
                 number = numbers.get((voice.name, called), failed)
@@ -204,40 +198,21 @@ class Battles(Preference):
         return voices
 
 
-@dataclass(frozen=True)
-class BattlePairs:
-    """The two systems of each battle.
-
-    Attributes:
-        systems: Names of the systems, in order of occurrence.
-        first: ``[battles]`` index of the system of the first caption.
-        second: ``[battles]`` that of the second.
-    """
-
-    systems: Sequence[str]
-    first: np.ndarray
-    second: np.ndarray
-
-    @property
-    def met(self) -> int:
-        """The number of pairs of systems with a battle."""
-        low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
-        return len(np.unique(low * len(self.systems) + high))
-
-
 class SystemRanking:
     """Strengths of systems, from the outcomes of battles by people, a metric or a judge.
 
     Args:
-        battles: The battles.
+        names: Names of the systems, in order of occurrence.
+        sides: ``[battles, 2]`` number of the system of each caption.
         share: ``[battles]`` outcome for the first system: 1, 0.5 or 0; NaN where there is none.
         prior: Ties added to each pair of systems.
     """
 
-    def __init__(self, battles: BattlePairs, share: np.ndarray, prior: float) -> None:
-        self._battles, self._prior = battles, prior
+    def __init__(self, names: Sequence[str], sides: np.ndarray, share: np.ndarray, prior: float) -> None:
+        self._names, self._prior = names, prior
         self._known = np.flatnonzero(np.isfinite(share))
-        self._share = share[self._known]
+        first, second = sides[self._known].T
+        self._battles = first, second, share[self._known], len(names)
         self._latest: tuple[np.ndarray, np.ndarray | UndefinedStatistic] | None = None
 
     def bradley_terry(self, weights: np.ndarray) -> np.ndarray:
@@ -257,19 +232,15 @@ class SystemRanking:
         return latest
 
     def _fitted(self, weights: np.ndarray) -> np.ndarray | UndefinedStatistic:
-        battles, systems = self._battles, len(self._battles.systems)
-        drawn = weights[self._known]
-        wins = wins_of(battles.first[self._known], battles.second[self._known], self._share, systems, drawn)
-        wins += self._prior / 2 * (1 - np.eye(systems))
+        wins = wins_of(*self._battles, weights[self._known]) + self._prior / 2 * (1 - np.eye(len(self._names)))
         try:
-            return as_elo(strengths(wins, battles.systems))
+            return as_elo(strengths(wins, self._names))
         except UndefinedStatistic as error:
             return error
 
     def elo(self, rounds: int) -> np.ndarray:
         """Return ``[systems]`` medians of online Elo, as CapArena computes them."""
-        first, second = self._battles.first[self._known], self._battles.second[self._known]
-        return online_elo(first, second, self._share, len(self._battles.systems), rounds)
+        return online_elo(*self._battles, rounds)
 
 
 def agreement_of(first: np.ndarray, second: np.ndarray, statistic: Statistic) -> float:

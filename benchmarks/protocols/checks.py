@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import DataError
@@ -55,13 +55,13 @@ def _tau_ratio(levels: Counter[float]) -> float:
 def run_checks(
     job: Job, levels: Counter[float] | None = None, categories: Mapping[str, int] | None = None, **counts: int
 ) -> list[RecordedCheck]:
-    """Compare counts with the ``checks`` of the task.
+    """Compare the number of documents, and other counts, with the ``checks`` of the task.
 
     Args:
         job: The run; with a limit nothing is compared.
         levels: Count of each distinct rating, for the check of their distribution.
         categories: Number of rows of each; None where the protocol has none.
-        **counts: Counts by name of the check.
+        **counts: Other counts by name of the check.
 
     Returns:
         The checks of the task.
@@ -71,7 +71,7 @@ def run_checks(
     """
     if job.settings.limit is not None:
         return []
-    values: dict[str, float] = dict(counts)
+    values: dict[str, float] = {"documents": len(job.documents.rows), **counts}
     values |= {f"{ROWS_OF}{name}": count for name, count in (categories or {}).items()}
     if job.task.checks.references is not None:
         values["references"] = count_references(job)
@@ -108,18 +108,11 @@ class Tally:
         self._in_category: Counter[str] = Counter()
         self._items, self._images = SeenValues(), SeenValues()
 
-    def add(
-        self,
-        categories: Sequence[str],
-        images: Iterable[str],
-        samples: Iterable[CaptionRow],
-        weights: Sequence[int] = (),
-    ) -> None:
+    def add(self, categories: Sequence[str], samples: Sequence[CaptionRow], weights: Sequence[int] = ()) -> None:
         """Count the rows of a shard.
 
         Args:
             categories: Of each row.
-            images: Of each row.
             samples: The scored samples of the rows.
             weights: Weight of each row in its category; by default 1.
         """
@@ -130,7 +123,7 @@ class Tally:
         if self.job.task.checks.items is not None:
             self._items.add(map(item_key, samples))
         if self.job.task.checks.images is not None:
-            self._images.add(images)
+            self._images.add(sample.image for sample in samples)
 
     def checks(self, levels: Counter[float] | None = None) -> list[RecordedCheck]:
         """Compare the counts with the checks of the task; as of :func:`run_checks`.
@@ -142,7 +135,6 @@ class Tally:
             self.job,
             levels,
             self._in_category,
-            documents=len(self.job.documents.rows),
             rows=self.rows if levels is None else levels.total(),
             items=len(self._items),
             images=len(self._images),

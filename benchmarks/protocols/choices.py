@@ -18,7 +18,7 @@ import numpy as np
 
 from ...adapters import Box, ImageHandle, VideoHandle
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gather
+from ..inputs.items import CaptionRow, gather, numbers_of
 from ..statistics import Draws
 from ..statistics.classical import mcnemar_test
 from ..statistics.contract import Statistic, Statistics, UndefinedStatistic
@@ -30,19 +30,7 @@ from ..statistics.significance import Ranking, rank
 from .checks import Tally, no_rows
 from .contract import IMAGE_KEYS, ComparedRows, PairedEstimates, Protocol, SettingsT
 from .document_reader import Document, read_each
-from .job import (
-    Collected,
-    Job,
-    Result,
-    RowScores,
-    ScoredMetric,
-    ScoredMetrics,
-    Shard,
-    Summary,
-    caption_content,
-    estimated_result,
-    numbers_of,
-)
+from .job import Collected, Job, Result, RowScores, ScoredMetric, ScoredMetrics, Shard, Summary, estimated_result
 
 Ties = Literal["half", "wrong", "right", "leave_out"]
 
@@ -81,30 +69,17 @@ class Choice:
     parts: list[ChoicePart] = field(default_factory=list[ChoicePart])
 
     @classmethod
-    def of(
-        cls,
-        document: Document,
-        shares: Sequence[float],
-        captions: Sequence[str] = (),
-        *,
-        name: str = "",
-        systems: Sequence[str] = (),
-        verdicts: Mapping[str, tuple[float, ...]] | None = None,
-    ) -> Choice:
+    def of(cls, document: Document, shares: Sequence[float], captions: Sequence[str] = ()) -> Choice:
         """Return a choice among the candidates of a document, or among some of them.
 
         Args:
-            document: The document; its image, category and references are the choice's.
+            document: The document; its id, image, category and references are the choice's.
             shares: As of the class.
             captions: The captions; by default those of ``doc_to_candidates``.
-            name: The id; by default the document's.
-            systems: As of the class.
-            verdicts: As of the class.
         """
-        captions, identity = tuple(captions) or document.candidates, name or document.id
+        captions = tuple(captions) or document.candidates
         part = ChoicePart(document.id, captions, document.references, document.pixels, document.boxes)
-        shares, systems = tuple(shares), tuple(systems)
-        return cls(identity, document.image, document.category, shares, systems, verdicts or {}, [part])
+        return cls(document.id, document.image, document.category, tuple(shares), parts=[part])
 
     @property
     def preferred(self) -> int | None:
@@ -177,11 +152,11 @@ class Choices(Protocol[SettingsT]):
         choices = self.choices(job, failures)
         while some := list(islice(choices, job.shard)):
             samples = [row for choice in some for row in self._samples(choice)]
-            tally.add([choice.category for choice in some], [choice.image for choice in some], samples)
+            tally.add([choice.category for choice in some], samples)
             for name in (name for choice in some for name in choice.systems):
                 systems.setdefault(name, len(systems))
             parts += sum(len(choice.parts) for choice in some)
-            yield self._shard(some, samples, tally.categories, systems, job.by_id)
+            yield self._shard(some, samples, tally, systems)
         if not tally.rows:
             raise no_rows(job, f"no {self.sample} can be scored", failures)
         return Summary(parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems))
@@ -202,14 +177,9 @@ class Choices(Protocol[SettingsT]):
                     )
 
     def _shard(
-        self,
-        choices: Sequence[Choice],
-        samples: Sequence[CaptionRow],
-        categories: Mapping[str, int],
-        systems: Mapping[str, int],
-        by_id: bool,
+        self, choices: Sequence[Choice], samples: Sequence[CaptionRow], tally: Tally, systems: Mapping[str, int]
     ) -> Shard:
-        items, item_of_sample, item_numbers = gather(samples, by_id)
+        items, item_of_sample, item_numbers = gather(samples, tally.job.by_id)
         columns: dict[str, Sequence[Any]] = {
             "id": [choice.id for choice in choices],
             "image": [choice.image for choice in choices],
@@ -223,7 +193,7 @@ class Choices(Protocol[SettingsT]):
         }
         numbers = {
             "image": numbers_of(choice.image for choice in choices),
-            "category": np.array([categories[choice.category] for choice in choices]),
+            "category": np.array([tally.categories[choice.category] for choice in choices]),
             "captions": np.array([len(choice.shares) for choice in choices]),
             "shares": np.array([share for choice in choices for share in choice.shares]),
             "parts": np.array([len(choice.parts) for choice in choices]),
@@ -233,7 +203,7 @@ class Choices(Protocol[SettingsT]):
             numbers["systems"] = np.array([systems[name] for choice in choices for name in choice.systems])
         for name in choices[0].verdicts:
             numbers[f"verdict.{name}"] = np.array([share for choice in choices for share in choice.verdicts[name]])
-        content = [caption_content(sample, []) for sample in samples] + self.content_of(choices)
+        content = [sample.content() for sample in samples] + self.content_of(choices)
         return Shard(items, item_of_sample, columns, numbers, content, item_numbers)
 
     def credit_of(self, collected: Collected, scored: ScoredMetric) -> np.ndarray:
@@ -254,9 +224,9 @@ class Choices(Protocol[SettingsT]):
         """Return accuracy by category, then overall, with bootstrap intervals over images."""
         results: list[Result] = []
         for entry in scored:
-            of_sizes, subject = self._of_sizes(collected, entry), (entry.name, entry.metric.label)
+            of_sizes, subject = self._of_sizes(collected, entry), (entry.name, entry.metric.label, entry.error)
             credit = self._credit(collected, entry, of_sizes)
-            *of_category, overall = self.accuracies(job, collected, subject, credit, reason=entry.error)
+            *of_category, overall = self.accuracies(job, collected, subject, credit)
             remarks = filter(None, [overall.remark, self.remark(collected, of_sizes)])
             results += [*of_category, replace(overall, remark="; ".join(remarks))]
         return results
@@ -271,27 +241,19 @@ class Choices(Protocol[SettingsT]):
         return ""
 
     def accuracies(
-        self,
-        job: Job,
-        collected: Collected,
-        subject: tuple[str, str],
-        credit: np.ndarray,
-        *,
-        statistic: str = "",
-        reason: str = "",
+        self, job: Job, collected: Collected, subject: tuple[str, str, str], credit: np.ndarray, statistic: str = ""
     ) -> list[Result]:
         """Return the mean credit of choices, by category and overall, with bootstrap intervals over images.
 
         Args:
             job: The run.
             collected: Its choices.
-            subject: Name and label of the metric or judge.
+            subject: Name and label of the metric or judge, and why it has no credit.
             credit: ``[choices]`` credit of each; NaN for excluded ones.
             statistic: Its name; by default that of the protocol.
-            reason: Why there is no credit.
         """
         names = collected.summary.categories
-        counts, statistic = np.isfinite(credit), statistic or self.statistic
+        (metric, called, reason), counts, statistic = subject, np.isfinite(credit), statistic or self.statistic
         of_category = [(collected.numbers["category"] == at) & counts for at in range(len(names))]
         parts = [(name, [member]) for name, member in zip(names, of_category, strict=True)]
         whole = of_category if self.average_categories else [np.logical_or.reduce(of_category)]
@@ -300,11 +262,11 @@ class Choices(Protocol[SettingsT]):
         images = first_seen(collected.numbers["image"])
         results: list[Result] = []
         for name, members in parts:
-            label = subject[1], " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])
+            label = called, " ".join([*statistic.split("_"), *([name] if name or len(names) == 1 else [])])
             n, scale = int(sum(mask.sum() for mask in members)), job.task.scale
-            result = Result(subject[0], statistic, label, None, n, True, scale, reason=reason, category=name)
-            influence = partial(_influence_on_mean, credit, members)
-            results.append(estimated_result(job, result, _mean_credit(credit, members), images, influence))
+            result = Result(metric, statistic, label, None, n, True, scale, reason=reason, category=name)
+            estimate = _mean_credit(credit, members), partial(_influence_on_mean, credit, members)
+            results.append(estimated_result(job, result, estimate, images))
         return results
 
     def ranking(

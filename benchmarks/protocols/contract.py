@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
@@ -18,7 +18,7 @@ from ..statistics.contract import Statistic, Statistics
 from ..statistics.influence import Spread
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import Ranking
-from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Summary
+from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Shards, Summary
 
 Subject = Literal["metric", "model"]
 """The subject of numbers."""
@@ -81,8 +81,8 @@ class ComparedRows:
         images: ``[n]`` the image of each: its name or number.
         scores: Name of a metric, or captioner, to its ``[n]`` values; not finite where it has none.
         ratings: The ratings of the ``n`` samples; None for protocols without.
-        systems: ``[n]`` the system of each; empty where unknown.
-        categories: ``[n]`` the category of each; empty where there are none.
+        systems: ``[n]`` the system of each: its name or number; empty where unknown.
+        categories: ``[n]`` the category of each, likewise; empty where there are none.
         by: The number of the protocol that is compared; empty for a statistic of the task.
         lower_is_better: The metrics for which lower is better.
     """
@@ -90,8 +90,8 @@ class ComparedRows:
     images: Sequence[str] | np.ndarray
     scores: Mapping[str, np.ndarray]
     ratings: Ratings = field(default_factory=lambda: Ratings.of(()))
-    systems: Sequence[str] = ()
-    categories: Sequence[str] = ()
+    systems: Sequence[str] | np.ndarray = ()
+    categories: Sequence[str] | np.ndarray = ()
     by: str = ""
     lower_is_better: Set[str] = frozenset()
 
@@ -248,7 +248,7 @@ class Protocol(ABC, Generic[SettingsT]):
         return drain(self.collect(job, failures))
 
     @abstractmethod
-    def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
+    def collect(self, job: Job, failures: FailureLog) -> Shards:
         """Yield the captions to score, ``job.shard`` at a time, and return the summary of all.
 
         A shard must not be needed for the next one, apart from small state of the protocol.
@@ -319,7 +319,7 @@ class Protocol(ABC, Generic[SettingsT]):
         return values, {row: "; ".join(reasons[item]) for row, item in zip(faulty.tolist(), of_item, strict=True)}
 
 
-def drain(shards: Generator[Shard, None, Summary]) -> Summary:
+def drain(shards: Shards) -> Summary:
     """Return the summary after the last shard."""
     while True:
         try:

@@ -13,8 +13,7 @@ import numpy as np
 
 from ...adapters import Box
 from ..inputs.failures import FailureLog
-from ..inputs.items import CaptionRow, gather, scored_caption, text_fault
-from ..inputs.recorded import RecordedCheck
+from ..inputs.items import CaptionRow, caption_columns, gather, scored_caption, text_fault
 from ..statistics import Draws
 from ..statistics.bootstrap import Value, by_influence, finite_value, resample_values
 from ..statistics.contract import Interval, Statistic, Statistics, UndefinedStatistic
@@ -24,19 +23,7 @@ from .asking import Question, RequestLog, answered, request_of, require_captione
 from .checks import no_rows, run_checks
 from .contract import AGGREGATES, IMAGE_KEYS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, read_each
-from .job import (
-    INTERVALS,
-    Collected,
-    Job,
-    Result,
-    ScoredMetric,
-    ScoredMetrics,
-    Shard,
-    Summary,
-    caption_columns,
-    caption_content,
-    shown_times,
-)
+from .job import INTERVALS, Collected, Job, Result, ScoredMetric, ScoredMetrics, Shard, Summary, shown_times
 
 CategoryAggregate = Literal["all", "categories"]
 """The kinds of overall values next to categories: of all documents, or the unweighted mean of categories."""
@@ -79,7 +66,9 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
     def read(self, job: Job, failures: FailureLog) -> Summary:
         """Return the number of documents that can be captioned, the data checks and the categories."""
         categories = Counter(document.category for document in read_each(job, self.document_keys, _target, failures))
-        return Summary(categories.total(), data_checks=_checks(job, categories), categories=list(categories))
+        documents = categories.total()
+        checks = run_checks(job, categories=categories, images=documents)
+        return Summary(documents, data_checks=checks, categories=list(categories))
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Request a caption of every document; the settings decide about empty captions.
@@ -107,7 +96,7 @@ class GenerateUntil(Protocol[GenerateUntilSettings]):
             # A source for a part of the documents is scored only with ``subset``.
             if samples and log.may_be_part:
                 yield _shard(job, samples, categories)
-        checks = _checks(job, asked)
+        checks = run_checks(job, categories=asked, images=asked.total())
         log.require_all(failures)
         if not says_something:
             raise no_rows(job, "no caption can be scored", failures)
@@ -183,10 +172,6 @@ def _target(document: Document) -> Iterator[_CaptionTarget]:
     yield _CaptionTarget(request_of(document), references, objects, boxes, category)
 
 
-def _checks(job: Job, asked: Counter[str]) -> list[RecordedCheck]:
-    return run_checks(job, categories=asked, documents=len(job.documents.rows), images=asked.total())
-
-
 def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapping[str, int]) -> Shard:
     """Return a shard of captions, each with its category."""
     rows, names = [row for row, _ in samples], [category for _, category in samples]
@@ -194,7 +179,7 @@ def _shard(job: Job, samples: Sequence[tuple[CaptionRow, str]], categories: Mapp
     items, item_of_sample, _ = gather(rows, job.by_id)
     columns = {**caption_columns(rows), "ratings": [None] * len(rows)}
     numbers: dict[str, np.ndarray] = {}
-    content = [caption_content(row, []) for row in rows]
+    content = [row.content() for row in rows]
     if "doc_to_category" in job.task.templates:
         columns["category"] = names
         numbers["category"] = np.array([categories[name] for name in names])

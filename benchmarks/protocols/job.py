@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...adapters import VideoHandle
 from ...metrics import MEAN, Aggregate, Metric, Scores, add_sums
 from ...metrics.exact_sums import exact_sums, totals
 from ...tasks.locate import DataLocations
@@ -25,13 +23,12 @@ if TYPE_CHECKING:
     from ..inputs.encoding import AnyEncoded
     from ..inputs.failures import Failure
     from ..inputs.images import ImageFinder
-    from ..inputs.items import CaptionRow
     from ..inputs.models import Models
     from ..inputs.recorded import RecordedCheck, RecordedSubset
     from ..inputs.settings import RunSettings
     from ..statistics.bootstrap import Value
     from ..statistics.contract import Interval
-    from ..statistics.influence import Influence, Spread
+    from ..statistics.influence import Influence, Spread, WeightedValue
 
     Asking = Callable[[Iterable[Sequence[CaptionRequest]]], Iterator[Captioned]]
     """Requests captions: lists of requests to the answers of each, in order."""
@@ -148,6 +145,10 @@ class Summary:
     systems: Sequence[str] = ()
 
 
+Shards = Generator[Shard, None, Summary]
+"""What a protocol, or another source of captions, gives: shards, and last the summary of all."""
+
+
 @dataclass(frozen=True)
 class Collected:
     """All shards of a run, without their texts: ``n`` rows, ``m`` samples, ``k`` items.
@@ -178,29 +179,6 @@ class Collected:
     def _is_an_item_each(self) -> bool:
         own, items = self.item_of_sample, len(self.weights)
         return len(own) == items and bool((own == np.arange(items, dtype=np.int32)).all())
-
-
-def numbers_of(names: Iterable[str]) -> np.ndarray:
-    """Return ``[n]`` a number for each name, equal for equal names within this process."""
-    return np.fromiter(map(hash, names), np.int64)
-
-
-def caption_columns(samples: Sequence[CaptionRow]) -> dict[str, Sequence[Any]]:
-    """Return the columns of rows that are single captions."""
-    names = ("id", "image", "candidate", "references")
-    return {name: list(map(attrgetter(name), samples)) for name in names}
-
-
-def caption_content(sample: CaptionRow, ratings: Sequence[float] | Mapping[str, Sequence[float]]) -> list[Any]:
-    """Return the data of a caption, such as its references, as JSON values."""
-    known: list[Any] = [sample.image, sample.candidate, sample.references, ratings]
-    if sample.objects is not None:
-        known.append(sorted(sample.objects))
-    if sample.boxes is not None:
-        known.append({"boxes": sample.boxes})
-    if isinstance(sample.pixels, VideoHandle) and sample.pixels.span is not None:
-        known.append({"span": sample.pixels.span})
-    return known
 
 
 CHANCE = "chance"
@@ -381,22 +359,15 @@ class Result:
 
 
 def estimated_result(
-    job: Job,
-    result: Result,
-    value: Value,
-    images: np.ndarray,
-    influence: Callable[[], np.ndarray] | None,
-    *,
-    is_share: bool = True,
+    job: Job, result: Result, estimate: WeightedValue, images: np.ndarray, *, is_share: bool = True
 ) -> Result:
     """Return a result with its value and interval over images; without, but with the reason, if undefined.
 
     Args:
         job: The run.
         result: The result without its value; with a reason, where it has none.
-        value: Returns the number for weights of the rows; may raise ``UndefinedStatistic``.
+        estimate: The number of weighted rows; may raise ``UndefinedStatistic``.
         images: ``[rows]`` integers: the image of each.
-        influence: Returns the ``[rows]`` influence of each row on the number; None where unknown.
         is_share: Whether it is a share of rows, or another mean between 0 and 1, whose interval is Wilson's.
     """
     from ..statistics.contract import UndefinedStatistic
@@ -405,9 +376,9 @@ def estimated_result(
     number, interval, settings = None, None, job.settings
     try:
         if not result.reason:
-            number = float(value(np.ones(len(images))))
+            number = float(estimate[0](np.ones(len(images))))
             if settings.resamples:
-                spread = spreads_of_values({"": (value, influence)}, images, settings.draws())[""]
+                spread = spreads_of_values({"": estimate}, images, settings.draws())[""]
                 interval = spread.interval(settings.level, is_share=is_share)
     except UndefinedStatistic as error:
         result = replace(result, reason=str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, ClassVar, Literal
 
@@ -87,6 +87,50 @@ class PreferenceSettings(ProtocolSettings):
         """Texts that mean a tie, lower-cased."""
         return frozenset(word.strip().lower() for word in ("tie", "equal", *self.tie_words))
 
+    def shares_of(self, preferred: Any, candidates: int, systems: Sequence[str] = ()) -> tuple[float, ...]:
+        """Return the share of the votes of each candidate.
+
+        Args:
+            preferred: A vote, or a list of votes, where null is a missing vote. A vote is the number of a candidate,
+                from 0; its system; a word for a tie; for two candidates a number between 0 (the first) and 1 (the
+                second), where 0.5 is a tie; or a grade.
+            candidates: Number of candidates.
+            systems: The system of each, where known.
+
+        Returns:
+            ``candidates`` shares of sum 1.
+
+        Raises:
+            UnusableDocument: A value is no vote.
+        """
+        voted = [vote for vote in (preferred if is_list(preferred) else [preferred]) if vote is not None]
+        if not voted:
+            raise UnusableDocument("rating", "is missing")
+        votes = [self._shares(vote, candidates, systems) for vote in voted]
+        return tuple(math.fsum(column) / len(votes) for column in zip(*votes, strict=True))
+
+    def _shares(self, vote: Any, candidates: int, systems: Sequence[str]) -> list[float]:
+        if isinstance(vote, str) and vote.strip().lower() in self.words_of_ties:
+            return [1 / candidates] * candidates
+        if isinstance(vote, str) and systems.count(vote) == 1:
+            vote = systems.index(vote)
+            return [float(number == vote) for number in range(candidates)]
+        names = f" nor one of {', '.join(map(repr, systems))}" if systems else ""
+        number = _number(vote, f"is neither the number of a candidate nor a tie{names}: {vote!r:.80}")
+        if (grades := self.grades) is not None:
+            if candidates != 2:
+                raise UnusableDocument("rating", f"is a grade of two candidates, but there are {candidates}")
+            number = (number - grades[0]) / (grades[1] - grades[0])
+            if not 0 <= number <= 1:
+                reason = f"lies outside of the grades {grades[0]:g} to {grades[1]:g}: {parse_number(vote):g}"
+                raise UnusableDocument("rating", reason)
+        if candidates == 2 and 0 <= number <= 1:
+            return [1 - number, number]
+        if number in range(candidates):
+            return [float(candidate == number) for candidate in range(candidates)]
+        reason = f"votes for a candidate other than 0 to {candidates - 1}: {vote!r:.80}"
+        raise UnusableDocument("rating", reason)
+
 
 VOTED_ROWS: Mapping[str, Any] = {
     "output_type": "preference",
@@ -135,7 +179,7 @@ class Preference(Choices[PreferenceSettings]):
         systems = _systems(document, count)
         document.check_view()
         name, settings = _pair_of(document), self.settings
-        shares = partial(shares_of, tie_words=settings.words_of_ties, grades=settings.grades)
+        shares = settings.shares_of
         if document["doc_to_ranking"] is None:
             chosen = [(name, range(count), shares(document["doc_to_preferred"], count, systems))]
         else:
@@ -151,8 +195,8 @@ class Preference(Choices[PreferenceSettings]):
                 raise UnusableDocument(fault.stage, f"of {judge} {fault}") from fault
         for identity, numbers, of_all in chosen:
             captions = [document.candidates[number] for number in numbers]
-            wrote = [systems[number] for number in numbers] if systems else ()
-            yield Choice.of(document, of_all, captions, name=identity, systems=wrote, verdicts=verdicts)
+            wrote = tuple(systems[number] for number in numbers) if systems else ()
+            yield replace(Choice.of(document, of_all, captions), id=identity, systems=wrote, verdicts=verdicts)
 
     def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:
         """Yield the choices that can be scored; documents with the same ``doc_to_pair`` are one choice."""
@@ -203,9 +247,10 @@ class Preference(Choices[PreferenceSettings]):
             return ""
         best = [some.scores == some.scores.max(axis=2, keepdims=True) for some in of_sizes]
         tied = sum(int((of_size.sum(axis=2) > 1).sum()) for of_size in best)
-        share = tied / (collected.rows * self.draws)
+        if not tied:
+            return ""
         rule = {"wrong": "counted as wrong", "right": "counted as right", "leave_out": "excluded"}[self.settings.ties]
-        return f"{share:.1%} of choices have equal best scores, {rule}" if tied else ""
+        return f"{tied / (collected.rows * self.draws):.1%} of choices have equal best scores, {rule}"
 
 
 def preference_credit(scores: np.ndarray, shares: np.ndarray, rule: PreferenceSettings) -> np.ndarray:
@@ -257,63 +302,6 @@ def _systems(document: Document, count: int) -> list[str]:
         if len(set(map(str, systems))) < len(systems):
             raise UnusableDocument("data", f"has two captions of the same system: {systems!r:.80}")
     return [printable(str(system)) for system in systems or ()]
-
-
-def shares_of(
-    preferred: Any,
-    candidates: int,
-    systems: Sequence[str] = (),
-    *,
-    tie_words: frozenset[str] = frozenset({"tie", "equal"}),
-    grades: tuple[float, float] | None = None,
-) -> tuple[float, ...]:
-    """Return the share of the votes of each candidate.
-
-    Args:
-        preferred: A vote, or a list of votes, where null is a missing vote. A vote is the number of a candidate, from
-            0; its system; a word for a tie; for two candidates a number between 0 (the first) and 1 (the second),
-            where 0.5 is a tie; or a grade.
-        candidates: Number of candidates.
-        systems: The system of each, where known.
-        tie_words: Texts that mean a tie, lower-cased.
-        grades: The extreme grades for the first and for the second of two; None where votes are numbers of candidates.
-
-    Returns:
-        ``candidates`` shares of sum 1.
-
-    Raises:
-        UnusableDocument: A value is no vote.
-    """
-    voted = [vote for vote in (preferred if is_list(preferred) else [preferred]) if vote is not None]
-    if not voted:
-        raise UnusableDocument("rating", "is missing")
-    votes = [_shares(vote, candidates, systems, tie_words, grades) for vote in voted]
-    return tuple(math.fsum(column) / len(votes) for column in zip(*votes, strict=True))
-
-
-def _shares(
-    vote: Any, candidates: int, systems: Sequence[str], tie_words: frozenset[str], grades: tuple[float, float] | None
-) -> list[float]:
-    if isinstance(vote, str) and vote.strip().lower() in tie_words:
-        return [1 / candidates] * candidates
-    if isinstance(vote, str) and systems.count(vote) == 1:
-        vote = systems.index(vote)
-        return [float(number == vote) for number in range(candidates)]
-    names = f" nor one of {', '.join(map(repr, systems))}" if systems else ""
-    number = _number(vote, f"is neither the number of a candidate nor a tie{names}: {vote!r:.80}")
-    if grades is not None:
-        if candidates != 2:
-            raise UnusableDocument("rating", f"is a grade of two candidates, but there are {candidates}")
-        number = (number - grades[0]) / (grades[1] - grades[0])
-        if not 0 <= number <= 1:
-            reason = f"lies outside of the grades {grades[0]:g} to {grades[1]:g}: {parse_number(vote):g}"
-            raise UnusableDocument("rating", reason)
-    if candidates == 2 and 0 <= number <= 1:
-        return [1 - number, number]
-    if number in range(candidates):
-        return [float(candidate == number) for candidate in range(candidates)]
-    reason = f"votes for a candidate other than 0 to {candidates - 1}: {vote!r:.80}"
-    raise UnusableDocument("rating", reason)
 
 
 def _number(value: Any, fault: str) -> float:

@@ -15,10 +15,9 @@ from pydantic import Field
 from ...adapters import ImageHandle
 from ...batches import grouped
 from ...errors import UsageError
-from ...metrics import Items
 from ..inputs.encoding import EncodedItems
 from ..inputs.failures import Failure, FailureLog
-from ..inputs.items import text_fault
+from ..inputs.items import numbers_of, text_fault
 from ..inputs.recorded import RecordedCheck
 from ..statistics import Draws
 from ..statistics.contract import Statistic, Statistics, UndefinedStatistic, dot
@@ -28,8 +27,9 @@ from .checks import no_rows, run_checks
 from .choices import compare_credit
 from .contract import ComparedRows, PairedEstimates, Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, is_list, read_documents
-from .job import Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
-from .matching.entry_scoring import encode_pieces
+from .job import Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
+from .matching.documents import MatchEntry
+from .matching.entry_scoring import encode_pieces, items_of, reason_of
 
 TIE = 1e-6
 """Cosines that differ by less are equal: that of two vectors of norm 1 in float32 is exact to a tenth of it."""
@@ -153,13 +153,9 @@ def query_values(rank: np.ndarray, place: np.ndarray, query: np.ndarray) -> dict
 
 
 @dataclass(frozen=True)
-class CaptionedImage:
-    """An image with its captions; ``id`` is that of the first of its documents."""
+class CaptionedImage(MatchEntry):
+    """An image with its captions; ``id`` is that of the first of its documents, ``image`` the image's key."""
 
-    id: str
-    image: str
-    pixels: ImageHandle
-    captions: tuple[str, ...] = ()
     documents: int = 0
 
 
@@ -253,7 +249,7 @@ class Retrieval(Protocol[RetrievalSettings]):
             result = Result(metric, statistic, label, None, len(values), not is_median, scale)
             value = partial(_median if is_median else _mean, values)
             influence = None if is_median else partial(influence_of_mean, values, np.ones(len(values)))
-            results.append(estimated_result(job, result, value, images[rows], influence, is_share=not is_median))
+            results.append(estimated_result(job, result, (value, influence), images[rows], is_share=not is_median))
         return results
 
     def compare(self, rows: ComparedRows, statistic: Statistic | None, draws: Draws) -> PairedEstimates:
@@ -267,13 +263,13 @@ class Retrieval(Protocol[RetrievalSettings]):
             if captions:
                 pixels = document.pixels
                 assert isinstance(pixels, ImageHandle)  # noqa: S101 - _captions has seen it
-                image = images.get(document.image) or CaptionedImage(document.id, document.image, pixels)
+                image = images.get(document.image) or CaptionedImage(document.id, document.image, pixels, (), ())
                 together = (*image.captions, *captions)[: self.settings.captions]
                 images[document.image] = replace(image, captions=together, documents=image.documents + 1)
         if not images:
             raise no_rows(job, "no image can be retrieved", failures)
         rows = sum(len(image.captions) for image in images.values())
-        checks = run_checks(job, documents=len(job.documents.rows), rows=rows, images=len(images))
+        checks = run_checks(job, rows=rows, images=len(images))
         return list(images.values()), checks
 
 
@@ -324,7 +320,7 @@ def _encoded(job: Job, images: Sequence[CaptionedImage], failures: FailureLog) -
     pictures, texts, seen = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     report = job.progress("matches")
     pieces = grouped(images, lambda image: len(image.captions), job.shard)
-    for piece, encoded in encode_pieces(job, pieces, _items):
+    for piece, encoded in encode_pieces(job, pieces, lambda some: items_of((image, image.captions) for image in some)):
         assert isinstance(encoded, EncodedItems)  # noqa: S101 - the encoder has vectors
         sizes = np.array([len(image.captions) for image in piece])
         of_text = np.repeat(np.arange(len(piece)), sizes)
@@ -333,7 +329,7 @@ def _encoded(job: Job, images: Sequence[CaptionedImage], failures: FailureLog) -
         for number, image in enumerate(piece):
             if number in faults:
                 stage, reason = faults[number]
-                failures.add(image.id, stage, reason.removeprefix("image").removeprefix("text").lstrip(": "))
+                failures.add(image.id, stage, reason_of(reason))
             else:
                 kept.append(image)
                 if number in encoded.images.remarks:
@@ -364,16 +360,6 @@ def _same_once_cut(texts: Sequence[str], seen: np.ndarray, image_of_text: np.nda
         for group in alike.values()
         if len(group) > 1
         for at in group
-    )
-
-
-def _items(images: Sequence[CaptionedImage]) -> Items:
-    return Items(
-        ids=[image.id for image in images],
-        candidates=[""] * len(images),
-        references=[image.captions for image in images],
-        weights=np.ones(len(images)),
-        images=[image.pixels for image in images],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -14,16 +14,15 @@ import numpy as np
 from pydantic import Field
 
 from ..inputs.failures import FailureLog
-from ..inputs.items import text_fault
-from ..inputs.recorded import RecordedCheck
+from ..inputs.items import numbers_of, text_fault
 from ..statistics.contract import Statistics, UndefinedStatistic
-from ..statistics.influence import along, gradient
+from ..statistics.influence import WeightedValue, along, gradient
 from ..statistics.rated_rows import first_seen
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import no_rows, run_checks
 from .contract import IMAGE_KEYS, Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_each
-from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
+from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 
 Said = Literal["yes", "no", "neither"]
 _NO = frozenset({"No", "no", "not"})
@@ -196,7 +195,8 @@ class YesNo(Protocol[YesNoSettings]):
         """Return the number of usable questions, and the data checks."""
         questions = list(read_each(job, self.document_keys, _question, failures))
         categories = Counter(question.category for question in questions)
-        checks = _checks(job, categories, {question.image for question in questions})
+        images = len({question.image for question in questions})
+        checks = run_checks(job, categories=categories, rows=len(questions), images=images)
         return Summary(len(questions), data_checks=checks, categories=list(categories))
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
@@ -219,7 +219,7 @@ class YesNo(Protocol[YesNoSettings]):
             if said and log.may_be_part:
                 answers += len(said)
                 yield _shard(said, categories, self.measures)
-        checks = _checks(job, asked, images)
+        checks = run_checks(job, categories=asked, rows=asked.total(), images=len(images))
         log.require_all(failures)
         if not answers:
             raise no_rows(job, "no question was answered", failures)
@@ -249,18 +249,12 @@ class YesNo(Protocol[YesNoSettings]):
             majority = majority_elsewhere(numbers["question"], numbers["image"], numbers["truth"])
             alone = {CHANCE: 0.5, "question": float(majority.mean())}
         better, scale = rate != "neither_share", job.task.scale
-        return estimated_result(
-            job,
-            Result(parse, rate, label, None, len(terms), better, scale, category=category, alone=alone),
+        result = Result(parse, rate, label, None, len(terms), better, scale, category=category, alone=alone)
+        estimate: WeightedValue = (
             lambda weights: pool(weights @ terms),
-            first_seen(numbers["image"]),
             lambda: along(gradient(smooth, totals), [terms]),
         )
-
-
-def _checks(job: Job, asked: Counter[str], images: Set[str]) -> list[RecordedCheck]:
-    documents = len(job.documents.rows)
-    return run_checks(job, categories=asked, documents=documents, rows=asked.total(), images=len(images))
+        return estimated_result(job, result, estimate, first_seen(numbers["image"]))
 
 
 def _question(document: Document) -> Iterator[_Question]:

@@ -16,13 +16,11 @@ from starlette.routing import Route
 
 from ...errors import BenchError
 from ..tables.pages.rendering import templates
-from ..tables.pages.serving import POLICY, Assets
+from ..tables.pages.serving import POLICY, assets
 from .forms import CANNOT_TELL, answer_of, spoken
 from .session import RatingQueue, rater_name
 
-_HERE = Path(__file__).parent
 _WORD = re.compile(r"\S+")
-ASSETS = Assets(_HERE, "rate")
 _LONGEST_BODY = 16_384
 _KEPT = "This page already has an answer; the first one is kept."
 _HEADERS = {
@@ -41,12 +39,15 @@ class _Pages:
 
     def __init__(self, desk: RatingQueue) -> None:
         self._desk, self._session, self._links = desk, desk.session, desk.session.links()
-        self._templates = templates(_HERE / "templates")
+        self._templates = templates(Path(__file__).parent / "templates")
         self._templates.globals |= {"own": "rate", "policy": "", "spoken": spoken}
 
     def _html(self, template: str, status: int = 200, **values: Any) -> Response:
         text = self._templates.get_template(template).render(**values)
         return Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
+
+    def _message(self, status: int, heading: str, message: str, hint: str = "") -> Response:
+        return self._html("message.html", status, heading=heading, message=message, hint=hint)
 
     def _next(self, request: Request, rater: str, *, kept: bool = False) -> Response:
         """Respond with the next question: as a redirect, or as a page if our script sent the request."""
@@ -143,16 +144,16 @@ class _Pages:
 
     def nowhere(self, request: Request, error: Exception | None = None) -> Response:
         """Respond with 404."""
-        return self._html("message.html", 404, heading="No such page", message="Start from the first page.")
+        return self._message(404, "No such page", "Start from the first page.")
 
     def not_kept(self, request: Request, error: OSError) -> Response:
         """Respond with 500: an answer could not be saved."""
         message = f"The answer could not be saved: {error.strerror or error}. Go back and send it again."
-        return self._html("message.html", 500, heading="Not saved", message=message)
+        return self._message(500, "Not saved", message)
 
     def fault(self, request: Request, error: BenchError) -> Response:
         """Respond with 500: the files of the session have an error."""
-        return self._html("message.html", 500, heading="This cannot be shown", message=error.in_one_line)
+        return self._message(500, "This cannot be shown", error.message, error.hint)
 
 
 def _redirect(path: str) -> Response:
@@ -181,7 +182,7 @@ def application(desk: RatingQueue) -> Starlette:
 
     return Starlette(
         routes=[
-            ASSETS.route(),
+            assets(),
             Route("/", pages.first),
             Route("/pictures/{number:int}", pages.picture),
             Route("/raters/{rater}", pages.step),

@@ -1,11 +1,13 @@
-"""Reports progress of a session, agreement of raters, and the images needed for narrower intervals."""
+"""Reports progress of a session, care and agreement of raters, and the images needed for narrower intervals."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +20,8 @@ from ..statistics.rated_rows import first_seen
 from ..tables.results import filled, tabulated
 from ..tables.text import csv_text, show_interval
 from .forms import TIE, Answer, credits_of, judgements_of, spoken
-from .quality import QUALITY, is_unknown, rater_rows, warnings
-from .session import Key, Session
+from .items import RatedItem
+from .session import Answers, Key, Session
 
 
 def report(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], reach: float, fmt: str) -> str:
@@ -37,7 +39,7 @@ def report(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]], reach
     if not results:
         return _summary(session, by_rater)
     raters = rater_rows(session, by_rater)
-    named = [{"Rater": name, **{QUALITY[key]: text for key, text in row.shown.items()}} for name, row in raters.items()]
+    named = [{"Rater": name, **shown(values)} for name, values in raters.items()]
     tables = [tabulated(rows, fmt) for rows in (filled(named), filled([_row(figure, reach) for figure in results]))]
     notes = [*warnings(raters), *_notes(results, reach), _FAIRNESS[session.together]]
     return "\n\n".join([_summary(session, by_rater), *tables, "\n".join(notes)])
@@ -103,7 +105,7 @@ def _plain(
     if fmt == "csv":
         return csv_text(rows)
     raters = {name: len(answers) for name, answers in sorted(by_rater.items())}
-    quality = {name: row.values for name, row in rater_rows(session, by_rater).items()}
+    quality = rater_rows(session, by_rater)
     values = {"asked": session.wanted, "raters": raters, "quality": quality, "figures": rows}
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
 
@@ -380,3 +382,121 @@ def equal_share(answered: AnswerCounts, weights: np.ndarray, within: int = 0) ->
     if not every:
         raise UndefinedStatistic("no caption or choice has answers of two raters")
     return float(agreeing @ weights) / every
+
+
+WORDS_A_SECOND = 8.0
+"""Twice the mean rate of silent reading (238 words a minute; Brysbaert 2019): who is faster has not read."""
+_FEWEST = 8
+"""Answers from which a rater is judged."""
+QUALITY = {
+    "answers": "Answers",
+    "asked": "Asked",
+    "seconds": "Median seconds",
+    "fast": "Faster than reading",
+    "same_again": "Same when asked again",
+    "known": "Known answers met",
+}
+
+
+def shown(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the quality of a rater's answers as texts by their heads; empty ones are missing."""
+    return {head: _text(values[name]) for name, head in QUALITY.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Sequence):
+        hits, of = value
+        if not of:
+            return ""
+        from scipy.stats import binomtest
+
+        interval = binomtest(hits, of).proportion_ci(method="wilson")
+        return f"{hits:,} of {of:,} [{interval.low:.2f}, {interval.high:.2f}]"
+    return "" if value is None else f"{value:,}"
+
+
+def is_unknown(answer: Answer) -> bool:
+    """Return whether an answer, or a part of it, is 'cannot tell'."""
+    return answer is None or (isinstance(answer, Mapping) and None in answer.values())
+
+
+def rater_rows(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -> dict[str, dict[str, Any]]:
+    """Return the quality of each rater's answers: the names of :data:`QUALITY`, and ``constant``.
+
+    That is whether all answers, or all chosen places on the page, are equal. Shares are pairs (hits, of).
+
+    Args:
+        session: The session, whose files have times and orders of captions.
+        by_rater: The current answers by rater.
+    """
+    items = {item.id: item for item in session.items}
+    known = {
+        (entry.id, None if entry.system is None else session.design.systems.index(entry.system)): entry.answer
+        for entry in session.design.known
+    }
+    return {
+        name: _values(session, answers, session.answers(name), items, known, len(session.asked(name)))
+        for name, answers in sorted(by_rater.items())
+    }
+
+
+def _values(
+    session: Session,
+    answers: Mapping[Key, Answer],
+    log: Answers,
+    items: Mapping[str, RatedItem],
+    known: Mapping[tuple[str, int | None], Answer],
+    asked: int,
+) -> dict[str, Any]:
+    timed = {key: row["seconds"] for key, row in log.rows.items() if key in answers and "seconds" in row}
+    read = {key: _words(items[key[0]], key[1], log.rows[key].get("shown", ())) / WORDS_A_SECOND for key in timed}
+    fast = sum(seconds < read[key] for key, seconds in timed.items())
+    repeated = [(answers[key[0], key[1]], answer) for key, answer in answers.items() if len(key) == 3]
+    met = [(right, answers[key]) for key, right in known.items() if key in answers]
+    places = Counter(_said(answer, log.rows.get(key, {}).get("shown", ())) for key, answer in answers.items())
+    return {
+        "answers": len(answers),
+        "asked": asked,
+        "seconds": median(timed.values()) if timed else None,
+        "fast": (fast, len(timed)),
+        "same_again": (sum(_alike(first, other) for first, other in repeated), len(repeated)),
+        "known": (sum(_alike(right, answer) for right, answer in met), len(met)),
+        "constant": len(answers) >= _FEWEST and len(places) == 1,
+    }
+
+
+def _words(item: RatedItem, number: int | None, shown: Sequence[int]) -> int:
+    captions = [item.texts[at] for at in (shown if number is None else [number])]
+    return sum(len(caption.split()) for caption in captions)
+
+
+def _said(answer: Answer, shown: Sequence[int]) -> str:
+    """Return what a rater did on the page: the place of a chosen caption, or the answer itself."""
+    if isinstance(answer, Mapping) and "better" in answer:
+        answer = answer["better"]
+    return f"place {shown.index(answer)}" if type(answer) is int and answer in shown else str(answer)
+
+
+def _alike(first: Answer, other: Answer) -> bool:
+    """Return whether two answers are equal; scores may differ by 1."""
+    if isinstance(first, Mapping) and isinstance(other, Mapping):
+        if "better" in first:
+            return first["better"] == other["better"]
+        if "best" not in first:
+            return all(
+                entry == other[name] or (None not in (entry, other[name]) and abs(entry - other[name]) <= 1)
+                for name, entry in first.items()
+            )
+    return first == other
+
+
+def warnings(raters: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each kind of answers that are no judgements, with its raters."""
+    fast = [name for name, row in raters.items() if row["fast"][1] >= _FEWEST]
+    hasty = [name for name in fast if 2 * raters[name]["fast"][0] > raters[name]["fast"][1]]
+    constant = [name for name, row in raters.items() if row["constant"]]
+    reasons = {
+        f"more than half of their answers took less time than reading ({WORDS_A_SECOND:g} words a second)": hasty,
+        "all their answers are equal, or at the same place of the page": constant,
+    }
+    return [f"Look at {', '.join(names)}: {why}." for why, names in reasons.items() if names]

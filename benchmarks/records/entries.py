@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -199,16 +197,3 @@ class FingerprintParts(RecordEntry):
     model: Any
     metrics: dict[str, dict[str, Any]]
     settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Where the time of a run went, in seconds.
-
-    Attributes:
-        steps: By step.
-        metrics: By metric.
-    """
-
-    steps: Mapping[str, float] = field(default_factory=dict[str, float])
-    metrics: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -43,34 +43,24 @@ class Histogram(RecordEntry):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        for edges in (self.edges, self.ratings, self.words):
+        (ratings, of_ratings), (words, of_words) = self.grouped("by_rating"), self.grouped("by_words")
+        for edges in (self.edges, ratings, words):
             if any(map(operator.ge, edges, edges[1:])):
                 raise ValueError("edges and ratings must be in rising order")
-        if {*map(len, (self.counts, *self.rating_counts, *self.word_counts))} != {len(self.edges) - 1}:
+        if {*map(len, (self.counts, *of_ratings, *of_words))} != {len(self.edges) - 1}:
             raise ValueError("the numbers of counts and of bins differ")
-        if len(self.rating_counts) != len(self.ratings) or len(self.word_counts) != max(len(self.words) - 1, 0):
+        if len(of_ratings) != len(ratings) or len(of_words) != max(len(words) - 1, 0):
             raise ValueError("the numbers of rows and of their labels differ")
         return self
 
-    @property
-    def ratings(self) -> list[float]:
-        """Human ratings, rising; empty where the record has none."""
-        return self.by_rating.ratings if self.by_rating else []
+    def grouped(self, by: By) -> tuple[Sequence[float], Sequence[Sequence[int]]]:
+        """Return the ratings, or the ends of bins of words (one more than bins), rising; empty where there are none.
 
-    @property
-    def rating_counts(self) -> list[list[int]]:
-        """``[ratings][bins]`` captions."""
-        return self.by_rating.counts if self.by_rating else []
-
-    @property
-    def words(self) -> list[int]:
-        """Ends of bins of the number of words, one more than bins; empty where there are none."""
-        return self.by_words.edges if self.by_words else []
-
-    @property
-    def word_counts(self) -> list[list[int]]:
-        """``[bins of words][bins]`` captions."""
-        return self.by_words.counts if self.by_words else []
+        And ``[ratings or bins of words][bins]`` captions.
+        """
+        if by == "by_rating":
+            return (self.by_rating.ratings, self.by_rating.counts) if self.by_rating else ([], [])
+        return (self.by_words.edges, self.by_words.counts) if self.by_words else ([], [])
 
     @property
     def centres(self) -> list[float]:

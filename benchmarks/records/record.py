@@ -120,7 +120,7 @@ class Record(RecordEntry):
     """Hash of fingerprint_parts: equal for runs that must give equal numbers."""
     parts: entries.FingerprintParts = Field(alias="fingerprint_parts")
     environment: Environment
-    seconds_of_steps: dict[str, Finite | dict[str, Finite]] = Field(alias="timings")
+    timings: dict[str, Finite | dict[str, Finite]]
     """Seconds by step; each_metric by metric."""
     store: dict[Literal["found", "computed"], Count]
     """Number of results found in the store, and added to it."""
@@ -416,13 +416,6 @@ class Record(RecordEntry):
     def made_by(self) -> Mapping[str, Mapping[str, Any]]:
         """Settings and versions that decide the values of each metric, by its name."""
         return self.parts.metrics
-
-    @property
-    def timings(self) -> entries.Timings:
-        """How long each step, and each metric, took."""
-        steps = {name: seconds for name, seconds in self.seconds_of_steps.items() if isinstance(seconds, float)}
-        metrics = self.seconds_of_steps.get("each_metric", {})
-        return entries.Timings(steps, metrics if isinstance(metrics, dict) else {})
 
 
 def _is_deep(value: Any, levels: int = _DEEPEST) -> bool:

@@ -5,7 +5,6 @@ The only module of this package that imports ``scale``, and only on demand.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,7 @@ from .scoring import Scorer
 
 if TYPE_CHECKING:
     from ..inputs.failures import FailureLog
-    from ..protocols.job import Job, Shard, Summary
+    from ..protocols.job import Job, Shards
     from ..scale.executors import Executor
     from ..scale.mapping import ShardMap
     from ..scale.merge import ShardedCorpus
@@ -99,12 +98,8 @@ def open_shard_map(
     key: str,
     scorer: Scorer,
     stack: ExitStack,
-    *,
-    is_large: bool,
-    total: int = 0,
+    job: Job | None = None,
     originals: Originals | None = None,
-    task: str = "",
-    batch_size: int | None = None,
 ) -> ShardMap:
     """Return the mapping of a run over shards.
 
@@ -115,11 +110,8 @@ def open_shard_map(
         scorer: Its metrics with the loaded models, cache and progress of this process. Workers open the file of that
             cache, or the user's store.
         stack: Closes the intermediate results.
-        is_large: Whether the run has more than one shard.
-        total: Number of documents, where known.
+        job: The run of a task; None for rows, of which there are more than one shard.
         originals: The source of its images; None where they are paths or bytes.
-        task: Name of its task; empty where there is none.
-        batch_size: As of ``RunSettings``.
 
     Raises:
         StoreError: The folder of intermediate results cannot be written.
@@ -130,6 +122,10 @@ def open_shard_map(
     from ..scale.mapping import ShardMap, ShardWork, model_identities
     from ..scale.shards import Originals, ShardFiles, unfinished_folder
 
+    total, task, batch_size = 0, "", None
+    if job is not None:
+        total, task, batch_size = len(job.documents.rows), job.task.task, job.settings.batch_size
+    is_large = job is None or total > job.shard
     executor = execution.executor if execution.is_always_elsewhere or is_large else None
     shared = Folder(execution.folder) if execution.folder is not None else None
     is_watched = False
@@ -163,7 +159,7 @@ def score_over_shards(
     failures: FailureLog,
     execution: Execution,
     stack: ExitStack,
-    shards: Generator[Shard, None, Summary] | None = None,
+    shards: Shards | None = None,
 ) -> Scored:
     """Score a task over shards.
 
@@ -181,19 +177,10 @@ def score_over_shards(
     specs = plan.captioner, plan.encoder, plan.judge
     parts: list[Any] = [plan.task.fingerprint(), plan.protocol.fingerprint(), metric_fingerprints(plan.metrics)]
     parts.append([spec and (spec.name, spec.adapter, spec.arguments) for spec in specs])
-    total = len(job.documents.rows)
-    mapped = open_shard_map(
-        execution,
-        NamedModels(*specs),
-        fingerprint({"parts": parts, "settings": job.settings.to_json()}),
-        Scorer(plan.metrics, job.models, job.cache, job.progress),
-        stack,
-        is_large=total > job.shard,
-        total=total,
-        originals=Originals(DocumentRows(plan.task, plan.path, job.locations, job.documents.rows), job.pixels),
-        task=plan.task.task,
-        batch_size=job.settings.batch_size,
-    )
+    total, key = len(job.documents.rows), fingerprint({"parts": parts, "settings": job.settings.to_json()})
+    scorer = Scorer(plan.metrics, job.models, job.cache, job.progress)
+    originals = Originals(DocumentRows(plan.task, plan.path, job.locations, job.documents.rows), job.pixels)
+    mapped = open_shard_map(execution, NamedModels(*specs), key, scorer, stack, job, originals)
     if execution.is_always_elsewhere:
         if plan.captioner and job.models.captioner is None:
             job = replace(job, asking=partial(mapped.ask, "captioner"))

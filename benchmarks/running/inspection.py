@@ -9,19 +9,17 @@ from typing import Literal
 from ...adapters.aliases import ModelSpec
 from ...errors import BenchError, CodeError, DataError
 from ...hub import asking_nobody, unreachable
-from ...metrics import NoCache
-from ...progress import silent
-from ...tasks.documents import load_documents, require_data
+from ...tasks.documents import require_data
 from ...tasks.index import IndexEntry
 from ...tasks.locate import DataLocations
 from ...tasks.sources import load_source
 from ..inputs.failures import FailureLog, FailureSummary, summarise
-from ..inputs.models import Models, NamedModels
+from ..inputs.models import NamedModels
 from ..inputs.recorded import RecordedCheck
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import may_read_one_image
-from ..protocols.job import Job
 from .plan import PlannedRun, plan_task
+from .runner import prepare
 
 Verdict = Literal["ok", "no data", "not run", "faulty"]
 ANY_MODELS = NamedModels(ModelSpec("any", "captions"), ModelSpec("any", "open_clip"), ModelSpec("any", "responses"))
@@ -75,7 +73,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         fetched = "fetched by the first run" + (f", but {reason}" if reason else "")
         return Inspection(task.task, "no data", f"not on this machine; hub data set {task.dataset_path}: {fetched}")
     try:
-        documents = load_documents(task, planned.path, locations)
+        job = prepare(planned, RunSettings(skip_checks=True), locations=locations)
     except DataError as error:
         # A file next to the task is part of it; the user must get one of a data card.
         source = load_source(task, planned.path)
@@ -84,8 +82,7 @@ def inspect_data(planned: PlannedRun, locations: DataLocations) -> Inspection:
         here = planned.data is not None or generated or beside
         verdict: Verdict = "faulty" if here else "no data"
         return Inspection(task.task, verdict, str(error))
-    failures = FailureLog(strict=False)
-    job = Job(task, documents, Models(), RunSettings(skip_checks=True), NoCache(), silent, planned.pixels)
+    failures, documents = FailureLog(strict=False), job.documents
     try:
         summary = planned.protocol.read(job, failures)
     except CodeError:

@@ -23,15 +23,7 @@ from ...adapters import Encoder, ImageHandle, VideoHandle
 from ...errors import AdapterError, BenchError, MetricError
 from ...metrics import Context, Items, Metric, Scores, build_metric
 from ...metrics.capture import wordnet
-from ...metrics.golden import golden_items, read_golden
-from ...metrics.golden.tiny_inputs import (
-    ARCHITECTURE,
-    draw_pictures,
-    save_checkpoint,
-    tiny_lora_state_dict,
-    tiny_state_dict,
-    weights_digest,
-)
+from ...metrics.golden import golden_items, read_golden, tiny_inputs
 from ...metrics.java import find_jar
 from ...metrics.meteor.resources import JAR
 from ...progress import Progress, silent
@@ -186,12 +178,13 @@ def _coefficients(name: str) -> np.ndarray:
 @cache
 def _weights(run: str) -> dict[str, Any]:
     if run == "pac_lora":
-        return tiny_lora_state_dict(2)
-    return {name: value for name, value in tiny_state_dict(int(run == "pac")).items() if name != "attn_mask"}
+        return tiny_inputs.tiny_lora_state_dict(2)
+    weights = tiny_inputs.tiny_state_dict(int(run == "pac"))
+    return {name: value for name, value in weights.items() if name != "attn_mask"}
 
 
 def _require_weights(run: str) -> None:
-    if weights_digest(_weights(run)) != read_golden("clip_scores")["weights"][run]:
+    if tiny_inputs.weights_digest(_weights(run)) != read_golden("clip_scores")["weights"][run]:
         import torch
 
         raise AdapterError(f"torch {torch.__version__} generates other random weights than the golden values have")
@@ -205,10 +198,10 @@ def _encoder(run: str) -> Iterator[tuple[Encoder, Path]]:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        checkpoint = str(save_checkpoint(_weights(run), folder / "weights.pt"))
+        checkpoint = str(tiny_inputs.save_checkpoint(_weights(run), folder / "weights.pt"))
         if run == "clip":
             architecture = folder / "tiny.json"
-            architecture.write_text(json.dumps(ARCHITECTURE), encoding="utf-8")
+            architecture.write_text(json.dumps(tiny_inputs.ARCHITECTURE), encoding="utf-8")
             yield OpenClipEncoder(checkpoint, str(architecture), device="cpu", dtype="fp32"), folder
         else:
             quick = True if run == "pac" else None
@@ -218,7 +211,7 @@ def _encoder(run: str) -> Iterator[tuple[Encoder, Path]]:
 def _cosines(name: str, run: str) -> np.ndarray:
     golden = read_golden("clip_scores")["drawn"]
     with _encoder(run) as (encoder, folder):
-        files = draw_pictures(folder)
+        files = tiny_inputs.draw_pictures(folder)
         pictures, candidates, references = zip(*golden["items"], strict=True)
         items = golden_items(candidates, references, images=[ImageHandle(files[picture]) for picture in pictures])
         scores = build_metric(name, {}).score(items, Context(encoder=encoder))
@@ -260,7 +253,7 @@ def _levels() -> np.ndarray:
         {"size": 32, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}, "exact", torch.device("cpu")
     )
     with tempfile.TemporaryDirectory() as name:
-        files = draw_pictures(Path(name))
+        files = tiny_inputs.draw_pictures(Path(name))
         read = [transform.read(ImageHandle(files[picture])) for picture in golden]
     pixels, failed = transform.collate(read)
     if failed:

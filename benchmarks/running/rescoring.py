@@ -61,42 +61,29 @@ class Rescored:
         return [metric for metric in self.metrics if metric in self.faults or self.differences.get(metric, 0.0) > SAME]
 
 
-def score_again(
-    run: TaskRun,
-    *,
-    data: Mapping[str, str | Path] | None = None,
-    include_path: Sequence[str | Path] = (),
-    allow_outside: Sequence[str | Path] = (),
-    progress: Progress = silent,
-) -> Rescored:
+def score_again(run: TaskRun, *, progress: Progress = silent, **options: Any) -> Rescored:
     """Rescore a finished run with its task, the data and its recorded captions.
 
     Does not read or write the user's store.
 
     Args:
         run: The run, read from its record.
-        data: Task name to the path of its local data.
-        include_path: Folders with the user's task files.
-        allow_outside: Folders that tasks may read, in addition to those of tasks and data.
         progress: Returns a reporter of (done, total) for a step.
+        **options: ``data``, ``include_path`` and ``allow_outside``, as of :func:`~.plan.resolve_call`.
     """
     with temporary_folder() as folder:
         try:
             captioner = _kept_captions(run, folder) if run.record.protocol.needs_captioner else None
-            call = _call(run.record, captioner, data, include_path, allow_outside)
+            call = _call(run.record, captioner, options)
             (planned,) = call.plan
             if str(planned.task.version) != str(run.record.version):
                 return Rescored(
                     reason=f"the run is of version {run.record.version} of its task, which is at {planned.task.version}"
                 )
             with Store(folder / "store.sqlite") as store:
+                models = load_models(call.models)
                 again = run_task(
-                    planned,
-                    _settings(run.record),
-                    load_models(call.models),
-                    locations=call.locations,
-                    store=store,
-                    progress=progress,
+                    planned, _settings(run.record), models, locations=call.locations, store=store, progress=progress
                 )
             return _compared(run, again)
         except BenchError as error:
@@ -119,13 +106,7 @@ def _kept_captions(run: TaskRun, folder: Path) -> RecordedCaptions:
     return RecordedCaptions(path, run.record.model_name, subset=True)
 
 
-def _call(
-    record: Record,
-    captioner: RecordedCaptions | None,
-    data: Mapping[str, str | Path] | None,
-    include_path: Sequence[str | Path],
-    allow_outside: Sequence[str | Path],
-) -> ResolvedCall:
+def _call(record: Record, captioner: RecordedCaptions | None, options: Mapping[str, Any]) -> ResolvedCall:
     """Resolve the call that made a record.
 
     Raises:
@@ -141,15 +122,7 @@ def _call(
             models |= {role: name, f"{role}_args": arguments}
         else:
             models |= {role: name if captioner else record.settings.adapter, f"{role}_args": used}
-    return resolve_call(
-        [record.task],
-        model=captioner,
-        metric_names=list(record.made_by),
-        data=data,
-        include_path=include_path,
-        allow_outside=allow_outside,
-        **models,
-    )
+    return resolve_call([record.task], model=captioner, metric_names=list(record.made_by), **options, **models)
 
 
 def _settings(record: Record) -> RunSettings:

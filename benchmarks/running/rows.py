@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import secrets
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from operator import attrgetter
@@ -17,7 +17,6 @@ from ...adapters.images.handles import as_png, is_decoded
 from ...boundary import Boundary
 from ...errors import DataError, UsageError
 from ...metrics import Need
-from ...progress import Progress
 from ...rows import BadRow
 from ...tasks.schema import MetricEntry
 from ..inputs.failures import FailureLog, summarise
@@ -33,10 +32,9 @@ from ..inputs.items import (
     references_of,
     scored_caption,
 )
-from ..inputs.models import Models, NamedModels
+from ..inputs.models import NamedModels
 from ..inputs.settings import read_metric
-from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Summary
-from ..store.store import Store
+from ..protocols.job import SHARD, SHARD_OF_IMAGES, Shard, Shards, Summary
 from .execution import Execution, open_shard_map
 from .planned_metrics import OF_MODELS, PlannedMetric, finds_by_id, plan_metric, require_family, require_one
 from .score_table import KEPT, ScoreTable
@@ -88,45 +86,34 @@ def plan_rows(metrics: Sequence[str | MetricEntry], named: NamedModels) -> list[
 
 
 def score_rows(
-    rows: Rows,
-    metrics: Sequence[PlannedMetric],
-    failures: FailureLog,
-    rule: EmptyCaption,
-    *,
-    named: NamedModels,
-    models: Models,
-    store: Store,
-    progress: Progress,
-    execution: Execution,
+    rows: Rows, scorer: Scorer, failures: FailureLog, rule: EmptyCaption, named: NamedModels, execution: Execution
 ) -> ScoreTable:
     """Score plain rows; see :func:`capbench.score`.
 
     Args:
         rows: The rows, ``id, image, candidate, references, objects, boxes``.
-        metrics: The metrics.
+        scorer: The metrics, with the models that are loaded here.
         failures: Receives rows that cannot be scored.
         rule: The rule for an empty or invalid caption.
         named: The names of the models.
-        models: Those that are loaded here.
-        store: The store of cached results.
-        progress: Returns a reporter for a step.
         execution: How the run is executed.
 
     Raises:
         DataError: No row can be scored.
     """
+    metrics = scorer.metrics
     needs = frozenset[str]().union(*(planned.metric.needs for planned in metrics))
-    scorer = Scorer(metrics, models, store, progress)
 
-    def over_shards(shards: Generator[Shard, None, Summary]) -> Scored:
+    def over_shards(shards: Shards) -> Scored:
         stack = ExitStack()
         # The table reads its rows from it; it is deleted with the process.
         atexit.register(stack.close)
-        mapped = open_shard_map(execution, named, secrets.token_hex(16), scorer, stack, is_large=True)
+        mapped = open_shard_map(execution, named, secrets.token_hex(16), scorer, stack)
         return mapped.score(shards, failures, "image" in needs)
 
     shards = _collect(rows, needs, finds_by_id(metrics), rule, execution.shard_rows, failures)
-    scored = score_shards(scorer, shards, failures, over_shards, is_large=execution.maps(False))
+    is_mapped = execution.maps(is_large=False)
+    scored = over_shards(shards) if is_mapped else score_shards(scorer, shards, failures, over_shards)
     collected = scored.corpus.collected
     table = ScoreTable(
         {}, {}, {}, dict(scored.counts), summarise(failures.entries), summarise(failures.empty), {},
@@ -147,7 +134,7 @@ def score_rows(
 
 def _collect(
     rows: Rows, needs: frozenset[str], by_id: bool, rule: EmptyCaption, shard_rows: int | None, failures: FailureLog
-) -> Generator[Shard, None, Summary]:
+) -> Shards:
     """Yield the rows to score, a shard at a time."""
     size = shard_rows or (SHARD_OF_IMAGES if "image" in needs else SHARD)
     samples, has_words = caption_rows(rows, needs, rule, failures), False

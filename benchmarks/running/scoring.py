@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -18,7 +18,7 @@ from ...metrics.contract import BUILT_IN, COLUMN_OF
 from ...progress import Progress, silent
 from ..inputs.failures import Failure, FailureLog
 from ..inputs.models import AnyModels, ModelFacts, Models
-from ..protocols.job import Collected, ScoredMetric, Shard, Summary
+from ..protocols.job import Collected, ScoredMetric, Shard, Shards, Summary
 from ..records.hashes import DataHash
 
 if TYPE_CHECKING:
@@ -253,14 +253,7 @@ def _declared(metric: Metric, items: Items) -> Items:
     return replace(items, **hidden) if hidden else items
 
 
-def score_shards(
-    scorer: Scorer,
-    shards: Generator[Shard, None, Summary],
-    failures: FailureLog,
-    large: Callable[[Generator[Shard, None, Summary]], Scored],
-    *,
-    is_large: bool = False,
-) -> Scored:
+def score_shards(scorer: Scorer, shards: Shards, failures: FailureLog, large: Callable[[Shards], Scored]) -> Scored:
     """Score the items of a protocol or another source.
 
     Args:
@@ -268,22 +261,18 @@ def score_shards(
         shards: The source.
         failures: Receives items that metrics cannot score.
         large: Scores a source of more than one shard.
-        is_large: Whether to use ``large`` even for one shard.
     """
-    waiting: list[Shard] = []
-    if not is_large:
-        waiting.append(next(shards))
-        try:
-            waiting.insert(0, next(shards))
-        except StopIteration as end:
-            items = waiting[0].items
-            pieces = {each.name: [PieceScores(0, len(items), each, items.ids)] for each in scorer.score(items)}
-            said = remarks_on(items, scorer.metrics)
-            remarks = [Failure(items.ids[item], "candidate", text) for item, text in said.items()]
-            corpus = OneShard(waiting.pop(), end.value)
-            return merge_scores(scorer.metrics, corpus, pieces.__getitem__, remarks, failures)
+    waiting = [next(shards)]
+    try:
+        waiting.insert(0, next(shards))
+    except StopIteration as end:
+        items = waiting[0].items
+        pieces = {each.name: [PieceScores(0, len(items), each, items.ids)] for each in scorer.score(items)}
+        said = remarks_on(items, scorer.metrics)
+        remarks = [Failure(items.ids[item], "candidate", text) for item, text in said.items()]
+        return merge_scores(scorer.metrics, OneShard(waiting.pop(), end.value), pieces.__getitem__, remarks, failures)
 
-    def every() -> Generator[Shard, None, Summary]:
+    def every() -> Shards:
         while waiting:
             yield waiting.pop()
         return (yield from shards)

@@ -20,6 +20,10 @@ from typing import Any
 
 from ...errors import ExecutorError, UsageError, counted
 
+Function = Callable[[Any], Any]
+"""What workers are called with: it is pickled, and so are its calls and results."""
+Results = Iterator[tuple[int, Any]]
+"""Results of calls, with the number of each."""
 AHEAD = 2
 """Calls that a worker holds: the running one and the next."""
 _WORKER_BYTES = 2 << 30
@@ -64,9 +68,7 @@ class Executor(ABC):
     pools: Mapping[str, Resources] = field(default_factory=dict[str, Resources], kw_only=True)
 
     @abstractmethod
-    def map(
-        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, function: Function, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Results:
         """Yield the number of each call with its result, in order of completion.
 
         Args:
@@ -117,9 +119,7 @@ class Executor(ABC):
 class InProcess(Executor):
     """This process: one call after the other."""
 
-    def map(
-        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, function: Function, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Results:
         """Yield the results in order; see :class:`Executor`."""
         for number, call in enumerate(calls):
             yield number, function(call)
@@ -137,9 +137,7 @@ class LocalExecutor(Executor):
 
     processes: int | None = None
 
-    def map(
-        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, function: Function, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Results:
         """Yield results in order of completion; a broken pool is restarted once. See :class:`Executor`."""
         content = pickle.dumps(function)
         environments = self._environments(resources)

@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import secrets
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -29,7 +29,7 @@ from ..inputs.asking import answers, merged
 from ..inputs.encoding import encode_items
 from ..inputs.failures import FailureLog
 from ..inputs.models import ROLES, AnyModels, ModelFacts, NamedModels, added_up, model_facts
-from ..protocols.job import Shard, Summary
+from ..protocols.job import Shards
 from ..records.environment import version
 from ..running.planned_metrics import PlannedMetric, metric_fingerprints, pool_of
 from ..running.scoring import Scored, Scorer, attempt, remarks_on
@@ -252,9 +252,7 @@ class ShardMap:
     is_watched: bool = False
     facts: dict[str, list[ModelFacts]] = field(default_factory=dict[str, list[ModelFacts]])
 
-    def score(
-        self, shards: Generator[Shard, None, Summary], failures: FailureLog, hash_images: bool, total: int = 0
-    ) -> Scored:
+    def score(self, shards: Shards, failures: FailureLog, hash_images: bool, total: int = 0) -> Scored:
         """Score the items of a source.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from ...adapters import ImageHandle, VideoHandle
 from ...metrics import Context, CorpusMetric, Items, State
 from ..inputs.failures import Failure, FailureLog
-from ..protocols.job import Collected, Shard, Summary
+from ..protocols.job import Collected, Shard, Shards, Summary
 from ..records.hashes import DataHash
 from ..running.planned_metrics import PlannedMetric
 from ..running.scoring import PieceScores, Scored, corpora, merge_scores
@@ -76,7 +76,7 @@ class ShardedCorpus:
         self._arrays: dict[str, list[np.ndarray]] = defaultdict(list)
         self._numbers: dict[str, list[np.ndarray]] = defaultdict(list)
 
-    def collect(self, shards: Generator[Shard, None, Summary]) -> Iterator[ShardRef]:
+    def collect(self, shards: Shards) -> Iterator[ShardRef]:
         """Yield each shard once its texts are in files."""
 
         def every() -> Iterator[Shard]:

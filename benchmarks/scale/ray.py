@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ExecutorError, UsageError, counted, extra
-from .executors import AHEAD, ONE_CORE, Executor, Resources, name_of, portable
+from .executors import AHEAD, ONE_CORE, Executor, Function, Resources, Results, name_of, portable
 from .ray_sweeper import swept
 
 _REACH_SECONDS = 5.0
@@ -80,9 +80,7 @@ class RayExecutor(Executor):
         self._stack.close()
         self._is_connected = False
 
-    def map(
-        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, function: Function, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Results:
         """Yield results in order of completion; see :class:`~.executors.Executor`.
 
         Raises:
@@ -120,9 +118,7 @@ class _Mapping:
         address: The address of the cluster, for messages.
     """
 
-    def __init__(
-        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources, address: str
-    ) -> None:
+    def __init__(self, function: Function, calls: Iterable[Any], resources: Resources, address: str) -> None:
         import ray
 
         self._ray: Any = ray
@@ -146,7 +142,7 @@ class _Mapping:
         self._had_room = self._looked = time.monotonic()
         self._said: set[str] = set()
 
-    def results(self) -> Iterator[tuple[int, Any]]:
+    def results(self) -> Results:
         """Yield the number of each call and its result."""
         self._grow()
         try:

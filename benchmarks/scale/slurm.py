@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...atomic_files import own_name
 from ...errors import ExecutorError, UsageError, counted, extra
-from .executors import ONE_CORE, Executor, Resources, name_of, portable
+from .executors import ONE_CORE, Executor, Function, Resources, Results, name_of, portable
 
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 15.0
@@ -49,9 +49,7 @@ class SlurmExecutor(Executor):
         """Set the folder of the run, which holds the calls and logs of jobs (``slurm/``)."""
         self._folder = folder / "slurm" / own_name()
 
-    def map(
-        self, function: Callable[[Any], Any], calls: Iterable[Any], resources: Resources = ONE_CORE
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, function: Function, calls: Iterable[Any], resources: Resources = ONE_CORE) -> Results:
         """Yield the results of each job when it has ended; all calls are submitted at once.
 
         Raises:
@@ -149,7 +147,7 @@ class Share:
         calls: Number and argument of each call.
     """
 
-    function: Callable[[Any], Any]
+    function: Function
     calls: list[tuple[int, Any]]
 
     def __call__(self) -> tuple[list[tuple[int, Any]], Exception | None]:

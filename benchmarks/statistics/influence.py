@@ -18,21 +18,9 @@ from itertools import islice
 import numpy as np
 
 from . import Draws
-from .bootstrap import (
-    Resamples,
-    Value,
-    by_influence,
-    caution_of,
-    code_images,
-    defined,
-    draw,
-    resample_all,
-    resample_values,
-    share_within,
-    t_quantile,
-    wilson,
-)
+from .bootstrap import Resamples, Value, by_influence, code_images, defined, draw, resample_all, resample_values
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
+from .intervals import caution_of, share_within, t_quantile, wilson
 
 _AT_ONCE = 100_000
 
@@ -195,14 +183,16 @@ def spread_of_difference(first: Spread, second: Spread) -> Spread:
     raise ValueError("cannot subtract numbers whose intervals are by different methods")
 
 
-def spreads_of_values(
-    values: Mapping[str, tuple[Value, Callable[[], np.ndarray] | None]], groups: np.ndarray, draws: Draws
-) -> dict[str, Spread]:
+WeightedValue = tuple[Value, Callable[[], np.ndarray] | None]
+"""A number of weighted rows (``[n]``), as of :func:`.bootstrap.resample_values`, and what gives the ``[n]`` influence
+of each row on it; None where no influence function is known."""
+
+
+def spreads_of_values(values: Mapping[str, WeightedValue], groups: np.ndarray, draws: Draws) -> dict[str, Spread]:
     """Return how values of the same weighted rows scatter.
 
     Args:
-        values: By name: the value, as of :func:`.bootstrap.resample_values`, and what gives the ``[n]`` influence of
-            each row on it; None where no influence function is known.
+        values: The values, by name.
         groups: ``[n]`` integers: which image a row belongs to.
         draws: The resamples, which are the same for all values.
     """

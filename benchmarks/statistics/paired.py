@@ -7,7 +7,7 @@ difference can be significant where the two unpaired intervals overlap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,10 +16,7 @@ import numpy as np
 from . import Draws
 from .bootstrap import finite_value
 from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, dot, require_finite
-from .influence import Spread, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
-
-PairedValue = tuple[Callable[[np.ndarray], float], Callable[[], np.ndarray]]
-"""A number of weighted rows (``[n]``), and what gives the ``[n]`` influence of each row on it."""
+from .influence import Spread, WeightedValue, influence_of_mean, spread_of_difference, spreads_of_all, spreads_of_values
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Dr
     Raises:
         UndefinedStatistic: A value is not finite; the message names the metric.
     """
-    means: dict[str, PairedValue] = {}
+    means: dict[str, WeightedValue] = {}
     for name, column in values.items():
         require_finite(column, f"values of '{name}'")
 
@@ -93,7 +90,7 @@ def paired_means(values: Mapping[str, np.ndarray], groups: np.ndarray, draws: Dr
     return paired_values(means, groups, draws)
 
 
-def paired_values(values: Mapping[str, PairedValue], groups: np.ndarray, draws: Draws) -> dict[str, Spread]:
+def paired_values(values: Mapping[str, WeightedValue], groups: np.ndarray, draws: Draws) -> dict[str, Spread]:
     """Return numbers of the same rows, on all rows and as they scatter over the same images.
 
     Args:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .bootstrap import FEWEST_FOR_LETTERS
 from .influence import Spread
+from .intervals import FEWEST_FOR_LETTERS
 from .multiple_comparisons import holm, significance_letters
 from .paired import Difference, difference
 
@@ -21,7 +21,7 @@ class Ranking:
 
     Attributes:
         groups: Name to letters, best first: two have a letter in common exactly if they are not significantly
-            different. Without letters where there are fewer than :data:`.bootstrap.FEWEST_FOR_LETTERS` images.
+            different. Without letters where there are fewer than :data:`.intervals.FEWEST_FOR_LETTERS` images.
         pairs: All pairs, the better one first.
         differences: Of each pair.
         corrected: p of each pair after Holm's correction; None where it is undefined.

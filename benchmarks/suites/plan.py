@@ -11,19 +11,18 @@ from itertools import pairwise
 from ...adapters.aliases import resolve_model
 from ...adapters.encoders.clip_tokens import clip_tokens
 from ...errors import BenchError
-from ...metrics import NoCache
-from ...progress import silent
-from ...tasks.documents import load_documents, require_data
+from ...tasks.documents import require_data
 from ...tasks.index import TaskIndex
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
 from ..inputs.failures import FailureLog
-from ..inputs.models import Models, NamedModels
+from ..inputs.models import NamedModels
 from ..inputs.settings import RunSettings
 from ..protocols.document_reader import Document, read_each
-from ..protocols.job import Job, Result
+from ..protocols.job import Result
 from ..running.inspection import ANY_MODELS, missing, missing_data
 from ..running.plan import PlannedRun, plan_task, plan_tasks
+from ..running.runner import prepare
 from .inputs import NOTHING, RowInputs
 from .places import RowModels, places
 from .read import REFERENCES, Suite
@@ -168,8 +167,7 @@ def describe_references(index: TaskIndex, locations: DataLocations, name: str) -
     from ..protocols.matching.documents import MatchingSettings, entries_of
 
     planned = plan_references(index, locations, name)
-    documents = load_documents(planned.task, planned.path, locations)
-    job = Job(planned.task, documents, Models(), RunSettings(), NoCache(), silent, planned.pixels)
+    job = prepare(planned, RunSettings(), locations=locations)
     images = references = words = tokens = 0
     pairs: set[tuple[str, str]] = set()
     has_entries = "doc_to_entries" in planned.task.templates

@@ -1,4 +1,4 @@
-"""Renders results as tables; results on changed captions have a row a rule."""
+"""Results as tables and rows, and the runs of a call; results on changed captions have a row a rule."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError, did_you_mean
+from ...atomic_files import write_whole, written_whole
+from ...errors import UsageError, did_you_mean, writing
+from ...tasks.index import IndexEntry
 from ..protocols.job import Result
 from ..records.task_run import TaskRun
 from .text import LATEX_SYMBOLS, csv_text, decimals_for, no_minus_zero, show_difference, show_interval, show_number
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 FORMATS = ("github", "latex", "csv", "json")
 _WIDEST_REASON = 100
@@ -357,3 +365,120 @@ def _counts_said(runs: Sequence[TaskRun]) -> Iterator[str]:
         )
         if of:
             yield f"n: {counted}; {of}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The runs of one call, a task each, and the groups that it named and that have a score."""
+
+    tasks: list[TaskRun] = field(default_factory=list)
+    groups: Sequence[IndexEntry] = ()
+
+    def __getitem__(self, task: str) -> TaskRun:
+        for run in self.tasks:
+            if run.record.task == task:
+                return run
+        raise KeyError(task)
+
+    def group_scores(self) -> dict[str, float | None]:
+        """Return the score of each group by its label, unscaled; None where a result is missing or undefined."""
+        scores: dict[str, float | None] = {}
+        for score in filter(None, (group.score for group in self.groups)):
+            values = [self._as_more_is_better(task, key) for task, key in score.mean_of.items()]
+            defined = [value for value in values if value is not None]
+            scores[score.label] = sum(defined) / len(values) if len(defined) == len(values) else None
+        return scores
+
+    def _as_more_is_better(self, task: str, key: str) -> float | None:
+        results = {result.key: result for run in self.tasks if run.record.task == task for result in run.results}
+        result = results.get(key)
+        if result is None or result.value is None:
+            return None
+        return 1 - result.value if result.higher_is_better is False else result.value
+
+    def group_lines(self) -> Iterator[str]:
+        """Yield each group's score in words."""
+        values = self.group_scores()
+        for score in filter(None, (group.score for group in self.groups)):
+            value = values[score.label]
+            shown = "no value: a result is missing" if value is None else f"{show_number(100 * value, 2)} (× 100)"
+            yield f"{score.label}: {shown}; mean of {', '.join(f'{task} {key}' for task, key in score.mean_of.items())}"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a row a result: task, model, metric, statistic, value, interval, published value, n."""
+        import pandas
+
+        return pandas.DataFrame(result_rows(self.tasks))
+
+    def table(self, fmt: str = "github") -> str:
+        """Return the results as a table: ``github``, ``latex``, ``csv`` or ``json``."""
+        return render(self.tasks, fmt)
+
+    def _repr_html_(self) -> str:
+        """Return the tables and their legend, for notebooks."""
+        from .text import html_lines, html_output, html_table
+
+        tables = printed_tables(self.tasks, direction)
+        return html_output(
+            *(html_table(rows, LEFT, title) for title, rows in tables),
+            html_lines([*self.group_lines(), *legend(self.tasks)]),
+        )
+
+    def __str__(self) -> str:
+        """Return the table and its legend."""
+        return "\n".join([self.table(), *self.group_lines(), "", *legend(self.tasks)])
+
+
+COLUMNS = (
+    "task", "version", "model", "metric", "statistic", "category", "value", "low", "high", "stderr",
+    "published", "n", "fingerprint", "date",
+)  # fmt: skip
+"""Columns of the table. Values are plain numbers (a tau of 0.439); ``date`` is the start of the run, in UTC."""
+
+
+def flat_rows(runs: Sequence[TaskRun]) -> list[dict[str, Any]]:
+    """Return a dict of ``COLUMNS`` a result, in the order of the runs."""
+    rows = []
+    for run in runs:
+        record = run.record
+        own = {"version": str(record.version), "fingerprint": record.fingerprint, "date": record.started}
+        for row in result_rows([run]):
+            known = row | own | {"category": row["category"] or None}
+            rows.append({column: known[column] for column in COLUMNS})
+    return rows
+
+
+def to_arrow(runs: Sequence[TaskRun]) -> pyarrow.Table:
+    """Return the flat table with typed columns: texts, float64, int64, and ``date`` as UTC milliseconds."""
+    import pyarrow
+
+    types = dict.fromkeys(COLUMNS, pyarrow.string())
+    types |= dict.fromkeys(("value", "low", "high", "stderr", "published"), pyarrow.float64())
+    types |= {"n": pyarrow.int64(), "date": pyarrow.timestamp("ms", "UTC")}
+    return pyarrow.Table.from_pylist(flat_rows(runs), pyarrow.schema(list(types.items())))
+
+
+def write_table(runs: Sequence[TaskRun], fmt: str, path: Path) -> None:
+    """Write the flat table.
+
+    Args:
+        runs: The runs.
+        fmt: ``csv`` (dates in ISO 8601), ``parquet``, or ``latex``: as ``bench run`` prints it.
+        path: The file.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    with writing(f"-o {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if fmt == "parquet":
+            import pyarrow.parquet
+
+            with written_whole(path) as draft:
+                pyarrow.parquet.write_table(to_arrow(runs), draft, compression="zstd")
+        elif fmt == "csv":
+            # An undefined number is an empty field.
+            rows = [{**row, "date": row["date"].isoformat(timespec="seconds")} for row in flat_rows(runs)]
+            write_whole(path, csv_text(rows) + "\n")
+        else:
+            write_whole(path, render(runs, "latex") + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
@@ -12,14 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...errors import BenchError
-from ..tables.pages.serving import Assets
+from ..tables.pages.serving import assets
 from .compare_pages import compare_page
 from .sample_list import samples_page
 from .sample_pages import picture, sample_page, scatter_page
 from .site import NoSuchPageError, Site, about_page, index_page, run_page, suite_page, suites_page
-
-ASSETS = Assets(Path(__file__).parent, "view")
-"""Style sheets and scripts, shared by all pages."""
 
 
 def application(site: Site) -> Starlette:
@@ -41,9 +37,7 @@ def application(site: Site) -> Starlette:
         kept = {"cache-control": "private, max-age=600"}
         return Response(image.content, media_type=image.media_type, headers=kept)
 
-    return Starlette(
-        routes=[ASSETS.route(), Route("/runs/{key}/pictures/{sample}", image), Route("/{path:path}", page)]
-    )
+    return Starlette(routes=[assets(), Route("/runs/{key}/pictures/{sample}", image), Route("/{path:path}", page)])
 
 
 def shown_page(site: Site, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:

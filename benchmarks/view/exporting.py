@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from ...adapters import ImageHandle
 from ...atomic_files import write_whole
 from ...errors import UsageError, writing
 from ...progress import Reporter
 from ..records.pictures import thumbnail
-from ..tables.pages.rendering import asset, inline_policy
+from ..tables.pages.rendering import embedded
+from ..tables.pages.run_rows import about_run
 from ..tables.text import readable, texts_of
 from .finding import NOTHING, ShownRun
 from .sample_list import TITLES, label
 from .samples import RunSamples
-from .site import Site, about_sections, run_values
+from .site import Site, run_values
 
 _MOST_SAMPLES = 100_000
 _AT_ONCE = 1_000
@@ -48,18 +48,12 @@ def export(site: Site, run: ShownRun, file: Path, *, thumbnails: bool, progress:
             f"--export {file}: the run has {len(samples):,} samples, and one file holds at most {_MOST_SAMPLES:,}",
             "Serve its pages with 'bench view'.",
         )
-    here = Path(__file__).parent
-    style = "\n".join([asset("style.css"), asset("app.css"), (here / "view.css").read_text(encoding="utf-8").strip()])
-    scripts = [asset("theme.js"), asset("columns.js"), (here / "export.js").read_text(encoding="utf-8").strip()]
     page = site.render(
         "export.html",
         **run_values(run),
-        # Only files of capbench, no text of users.
-        policy=Markup(inline_policy(style, scripts)),  # noqa: S704
-        style=Markup(style),  # noqa: S704
-        scripts=list(map(Markup, scripts)),
+        **embedded(("style.css", "app.css"), ("theme.js", "columns.js", "export.js")),
         names=[(label(run, name), 0 if samples.counts(name) else 4) for name in samples.sortable],
-        sections=about_sections(run),
+        sections=about_run(run.record, run.key),
         samples=_samples(site, run, samples, progress, thumbnails=thumbnails),
     ).encode("utf-8", "replace")
     with writing(f"--export {file}"):

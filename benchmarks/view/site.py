@@ -17,7 +17,7 @@ from ..leaderboard.suites_of_board import suite_tables
 from ..records.record import Record
 from ..suites.read import list_suites
 from ..tables.pages.rendering import templates
-from ..tables.pages.run_rows import Facts, about_run, facts, failure_rows, result_row
+from ..tables.pages.run_rows import about_run, failure_rows, result_row, results_of
 from .finding import Pictures, Runs, ShownRun, comparable
 
 MOST_VALUES = 4
@@ -147,47 +147,16 @@ def run_values(run: ShownRun, *, linked: bool = False) -> dict[str, Any]:
         linked: Whether metrics link to their samples.
     """
     record = run.record
-    results = [_result(run, key, linked=linked) for key in record.results]
-    return {
-        "run": run,
-        "notes": marks_of(record, {}),
-        "results": results,
-        "scaled": record.scale != 1,
-        "published": any(row["printed"] for row in results),
-        "remarks": any(row["remark"] for row in results),
-        "failures": failure_rows(record),
-    }
-
-
-def _result(run: ShownRun, key: str, *, linked: bool) -> dict[str, Any]:
-    row, metric = result_row(run.record, key), run.record.results[key].metric
-    sort = metric if run.record.higher_is_better(metric) else f"-{metric}"
-    return row | {
-        "remark": "; ".join(filter(None, [row["reason"], row["remark"]])),
-        "sorted": address("runs", run.key, "samples", sort=sort) if linked and metric in run.record.made_by else "",
-    }
+    orders = {name: name if record.higher_is_better(name) else f"-{name}" for name in record.made_by if linked}
+    pages = {name: address("runs", run.key, "samples", sort=order) for name, order in orders.items()}
+    values = {"results": results_of(record, pages), "failures": failure_rows(record)}
+    return {"run": run, "notes": marks_of(record, {}), **values}
 
 
 def about_page(site: Site, key: str) -> str:
     """Return the page of what decides a run's numbers, and of what they cost."""
     run = site.run(key)
-    return site.render("about.html", run=run, sections=about_sections(run))
-
-
-def about_sections(run: ShownRun) -> dict[str, Facts]:
-    """Return what decides a run's numbers, and what they cost, by title."""
-    record, about = run.record, about_run(run.record, run.key)
-    asked = {"model": record.parts.model, "prompt": record.prompt, "decoding": record.decoding}
-    usage = {"model": record.generation.get("usage"), "judge": record.judging and record.judging.usage}
-    cost = {"seconds": f"{record.seconds:.1f}"} | {f"usage of the {name}": value for name, value in usage.items()}
-    return {
-        "Model": facts({name: value for name, value in asked.items() if value}),
-        "Settings": about["settings"],
-        "Protocol": about["protocol"],
-        "Metrics": about["metrics"],
-        "Cost": facts({name: value for name, value in cost.items() if value}) + about["timings"],
-        "Software and machine": about["software"],
-    }
+    return site.render("about.html", run=run, sections=about_run(run.record, run.key))
 
 
 def _tables(site: Site) -> tuple[SuiteTable, ...]:

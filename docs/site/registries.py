@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import json
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
 from math import isinf
@@ -21,17 +22,21 @@ import capbench
 from capbench.adapters import adapters
 from capbench.adapters.aliases import list_aliases
 from capbench.benchmarks.protocols import protocols
+from capbench.benchmarks.published.values import Published, load
 from capbench.benchmarks.statistics import statistics
-from capbench.cli.main import COMMANDS, main
+from capbench.benchmarks.suites.read import list_suites
+from capbench.benchmarks.suites.run import suite_cells
+from capbench.cli.main import COMMANDS, epilog_of, main
 from capbench.metrics import metrics
 from capbench.metrics.contract import CorpusMetric, Metric
 from capbench.recipes.data_synthesis.schema import LoadedPipeline
 from capbench.recipes.self_training.schema import LoadedLoop
 from capbench.recipes.training.schema import LoadedRecipe
 from capbench.tasks.index import build_index
-from capbench.tasks.schema import load_task
+from capbench.tasks.schema import TaskConfig, load_task
 from capbench.tasks.sources import DataSource, load_source
 
+LEADERBOARD = Path(__file__).parents[2] / "results" / "leaderboard"
 Leaf = tuple[str, str, Sequence[str], str]
 """A page of a section: its name, its title, its cells in the section's table after the name, and its text."""
 
@@ -152,15 +157,50 @@ def adapters_section() -> Iterator[Leaf]:
 
 
 def tasks_section() -> Iterator[Leaf]:
-    """Each task with the output of `bench show TASK` and its data card, which `bench data TASK` prints."""
+    """Each task with the output of `bench show TASK`, its data card (`bench data TASK`) and published values."""
+    board = json.loads((LEADERBOARD / "leaderboard.json").read_text(encoding="utf-8"))
+    anchors = {table["task"]: table["anchor"] for table in board["tables"]}
     for entry in sorted(build_index().tasks, key=lambda entry: entry.name):
         task, _ = load_task(entry.path)
         source = load_source(task, entry.path)
         shown = _printed("show", entry.name).replace(f"{Path(capbench.__file__).parent}/", "")
         text = f"{plain(entry.description)}\n\n```text\n{shown}```\n\n"
         text += f"## Data: {source.title}\n\n{_card(source)}" if source else ""
+        text += _published(task)
+        if task.task in anchors:
+            text += f"## Kept runs\n\n[Our rows](../../results/leaderboard/README.md#{anchors[task.task]}).\n\n"
         data = source.title if source else ""
         yield entry.name, f"Task `{entry.name}`", (entry.description, entry.output_type, data), text
+
+
+def _published(task: TaskConfig) -> str:
+    """Return the values that papers print for a task: those of suites and of the table that the task names."""
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+
+    def add(cell: Published, label: str, head: str) -> None:
+        title = f"{cell.citation}, table {cell.table}" + (f", × {cell.scale:g}" if cell.scale != 1 else "")
+        tables.setdefault(title, {}).setdefault(label, {})[head] = cell.printed
+
+    named = task.published
+    for suite in list_suites():
+        columns = [column for column in suite.columns if column.task == task.task]
+        for cell in suite_cells(suite.model_copy(update={"columns": columns}), {}, {}):
+            if cell.published:
+                add(cell.published, cell.label, cell.head)
+                named = None if named and (named.paper, named.table) == (suite.paper, suite.table) else named
+    if named:
+        categories = {named.task.format(category=name): name for name in (*(named.categories or ()), "mean")}
+        for row in load(named.paper).records:
+            if row.table == named.table and row.task in categories:
+                label = f"{row.metric} ({row.model})" if row.model else row.metric
+                add(row, label, f"{categories[row.task]} {row.statistic}" if named.categories else row.statistic)
+    text = ""
+    for title, rows in tables.items():
+        heads = list(dict.fromkeys(head for row in rows.values() for head in row))
+        text += f"\n### {title}\n\n| | {' | '.join(map(in_a_cell, heads))} |\n|---{'|---' * len(heads)}|\n"
+        for label, row in rows.items():
+            text += f"| {in_a_cell(label)} | {' | '.join(row.get(head, '') for head in heads)} |\n"
+    return f"## Published\n{text}\n" if text else ""
 
 
 def recipes_section() -> Iterator[Leaf]:
@@ -200,14 +240,18 @@ def _card(source: DataSource) -> str:
         lines += [
             f"| `{row.path}`{'' if row.required else ' (optional)'} | {in_a_cell(row.what)} |" for row in source.files
         ]
+    if source.defects:
+        lines += ["", "## Known defects", "", *(f"- {in_a_cell(defect)}" for defect in source.defects)]
     return "\n".join(lines) + "\n\n"
 
 
 def commands_section() -> Iterator[Leaf]:
     """Each command with its options: the output of `bench COMMAND --help`."""
     for name, summary in COMMANDS.items():
-        parser = ArgumentParser(f"bench {name}", description=summary, formatter_class=RawDescriptionHelpFormatter)
-        importlib.import_module(f"capbench.cli.{name}").add_arguments(parser)
+        module = importlib.import_module(f"capbench.cli.{name}")
+        shown = {"description": summary, "epilog": epilog_of(module.__doc__)}
+        parser = ArgumentParser(f"bench {name}", **shown, formatter_class=RawDescriptionHelpFormatter)
+        module.add_arguments(parser)
         # Fixed width, independent of the terminal.
         with patch.dict("os.environ", COLUMNS="100"):
             purpose, _, example = summary.partition(": bench ")

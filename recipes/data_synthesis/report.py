@@ -149,14 +149,10 @@ def _steps(metric: str, values: Mapping[str, np.ndarray]) -> list[Row]:
         row: Row = {"metric": metric, "text": name, "n": count, "value": estimate.value}
         if before is not None:
             step = difference(estimate, before)
-            row |= {"difference": step.value, "low": _finite(step.interval.low), "high": _finite(step.interval.high)}
+            row |= {"difference": step.value, "low": step.interval.low, "high": step.interval.high}
         table.append(row)
         before = estimate
     return table
-
-
-def _finite(number: float | None) -> float | None:
-    return number if number is not None and math.isfinite(number) else None
 
 
 def lengths(judging: JudgingSettings | None, rows: RowFile) -> list[Row]:
@@ -244,9 +240,7 @@ class Report:
         lines += [f"- **Rows**: {self.count:,} given, {len(self.rows):,} written: `{self.result.name}`.", ""]
         if self.source.left_out:
             lines += [f"Left out of the data: {_reasons(Counter(self.source.left_out.values()))}.", ""]
-        lines += self._of_stages()
-        lines += _of_lengths(self.lengths)
-        lines += _of_metrics(self.table)
+        lines += [*self._of_stages(), *_of_lengths(self.lengths), *_of_metrics(self.table)]
         lines += [f"- not computed: {_one_line(remark)}" for remark in self.remarks]
         lines += ["", *self.loaded.choices()]
         # Empty parts leave blank lines.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -32,6 +33,22 @@ class CaptionerSettings(Strict):
     """The prompt of models that take one."""
     tokens: Positive = 30
     """The maximum length of a caption in tokens, with the end token."""
+
+
+def even_piece(settings: CaptionerSettings, processes: int) -> int:
+    """Return the number of images per forward pass that splits the batch evenly over processes.
+
+    Raises:
+        UsageError: None does.
+    """
+    piece = min(settings.piece or settings.batch, max(settings.batch // processes, 1))
+    if settings.batch % (piece * processes):
+        raise UsageError(
+            f"objective.batch: {settings.batch} is no multiple of {piece} images at once times {processes} "
+            f"{'process' if processes == 1 else 'processes'}.",
+            "Set an objective.piece, or a number of processes, that divides it.",
+        )
+    return piece
 
 
 class CaptionerTrainer(Trainer):
@@ -77,20 +94,39 @@ class CaptionerTrainer(Trainer):
             lambda images: (self.trainable.inputs(images, settings.prompt), {}),
         )
 
-    def measured(self) -> dict[str, float]:
-        """Return the metrics of the captions that greedy search writes; see ``Trainer.measured``."""
+    @property
+    def model(self) -> Any:
+        """What is trained, with peft's factors around it."""
+        return self.module if self._peft is None else self._peft
+
+    def greedy_captions(self) -> list[str]:
+        """Return what greedy search writes for this process's share of the validation rows."""
+        self.module.eval()
+        greedy, texts = Writing(1, False, self._shared.tokens), list[str]()
+        with torch.no_grad(), self.lower():
+            for piece, _ in self.pieces(self.processes.share(self.validation)):
+                texts += self.trainable.texts(self.trainable.write_captions(self.inputs(piece), greedy))
+        return texts
+
+    def measured(self, texts: Sequence[str] | None = None) -> dict[str, float]:
+        """Return ``measure.metrics`` of the captions that greedy search writes, over all processes.
+
+        NaN where a metric has no value.
+
+        Args:
+            texts: ``greedy_captions``, where they are known.
+
+        Raises:
+            BenchError: A metric cannot be computed.
+        """
         from accelerate.utils import gather_object
 
         wanted = self.recipe.measure
         if not wanted.metrics:
             return {}
-        self.module.eval()
-        rows = self.processes.share(self.validation)
-        greedy, texts = Writing(1, False, self._shared.tokens), list[str]()
-        with torch.no_grad(), self.lower():
-            for piece, _ in self.pieces(rows):
-                texts += self.trainable.texts(self.trainable.write_captions(self.inputs(piece), greedy))
-        written: dict[str, str] = dict(gather_object(list(zip((row.id for row in rows), texts, strict=True))))
+        ids = [row.id for row in self.processes.share(self.validation)]
+        texts = self.greedy_captions() if texts is None else texts
+        written: dict[str, str] = dict(gather_object(list(zip(ids, texts, strict=True))))
         if not any(any(map(str.isalnum, text)) for text in written.values()):
             # Such as a captioner at its very beginning writes.
             return dict.fromkeys(wanted.metrics, float("nan"))

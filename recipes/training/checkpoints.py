@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...atomic_files import write_whole
 from ...errors import TrainingError
+from .history import read_history
 from .processes import TrainingProcesses
 
 CHECKPOINTS, MARK = "checkpoints", "capbench.json"
@@ -77,6 +78,22 @@ class Checkpoints:
         if self._is_first:
             write_whole(self.at(state.step) / MARK, json.dumps(asdict(state)))
         self.state, self.last = state, self.at(state.step)
+
+    def no_number(self, step: int, fault: str) -> TrainingError:
+        """Return an error with the losses of the last checkpoint, whose weights may be ruined already.
+
+        Args:
+            step: The step at which a number is not finite.
+            fault: Which number it is.
+        """
+        note = "There is no earlier checkpoint."
+        if self.last is not None:
+            lines = (line for line in read_history(self.folder.parent) if line["step"] == self.state.step)
+            known = {key: value for line in lines for key, value in line.items()}
+            parts = [f"{key.replace('_', ' ')} {known[key]:.4g}" for key in ("loss", "validation_loss") if key in known]
+            note = f"The last checkpoint is {self.last} ({', '.join([f'step {self.state.step}', *parts])})."
+        remedy = "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'."
+        return TrainingError(f"step {step}: {fault}.", f"{note} {remedy}")
 
     def keep(self, *steps: int) -> None:
         """Remove all checkpoints but those of some steps."""

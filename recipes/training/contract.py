@@ -137,16 +137,6 @@ class Trainer(ABC):
             BenchError: An input cannot be read.
         """
 
-    def measured(self) -> dict[str, float]:
-        """Return the values of ``measure.metrics`` on the validation rows, over all processes, without gradients.
-
-        NaN where a metric has no value.
-
-        Raises:
-            BenchError: A metric cannot be computed.
-        """
-        return {}
-
     @property
     def watches_higher(self) -> bool:
         """Whether higher is better of what the stop rule watches."""
@@ -163,9 +153,8 @@ class Trainer(ABC):
     @property
     def steps(self) -> int:
         """The maximum number of steps."""
-        if self.recipe.stop.steps is not None:
-            return self.recipe.stop.steps
-        return max(round((self.recipe.stop.epochs or 0) * self.batches.in_an_epoch), 1)
+        stop = self.recipe.stop
+        return stop.steps or max(round((stop.epochs or 0) * self.batches.in_an_epoch), 1)
 
     @property
     def every(self) -> int:
@@ -251,13 +240,9 @@ class Trainer(ABC):
         """Return the rows of a step, over all processes."""
         return [self.rows.rows[number] for number in self.batches.rows(step)]
 
-    def ids(self, step: int) -> list[str]:
-        """Return the ids of the rows of a step."""
-        return [row.id for row in self.rows_of(step)]
-
     def named_rows(self, step: int) -> str:
         """Return the first ids of the rows of a step, for messages."""
-        ids = self.ids(step)
+        ids = [row.id for row in self.rows_of(step)]
         return f"its rows: {', '.join(ids[:20])}{', …' if len(ids) > 20 else ''}"
 
     def lower(self) -> AbstractContextManager[object]:

@@ -226,8 +226,8 @@ class ContrastiveTrainer(SteppedTrainer):
         self.processes.add_up(self.parameters.values())
         return {name: part.item() for name, part in parts.items()}
 
-    def validate(self) -> float:
-        """Return the mean loss of the validation rows; see ``Trainer.validate``."""
+    def validate(self) -> dict[str, float]:
+        """Validate by batches of fixed texts; see ``SteppedTrainer.validate``."""
         self.module.eval()
         drawing, losses = self._drawing_of(VALIDATION_SEED), []
         with torch.no_grad():
@@ -235,13 +235,10 @@ class ContrastiveTrainer(SteppedTrainer):
                 drawn = drawing.draw([self.validation[at] for at in self._watched.rows(batch)], None)
                 (images, _), (texts, _) = self._gathered(drawn, self._encode(drawn, batch, drawn.images))
                 losses.append(self._losses(drawn, images, texts, self._scale())["loss"].item())
-        return sum(losses) / len(losses)
+        return {"validation_loss": sum(losses) / len(losses), **(self._recalls() if self._ks else {})}
 
-    def measured(self) -> dict[str, float]:
-        """Return ``recall@K`` among all validation rows, whose first captions count; see ``Trainer.measured``."""
-        if not self._ks:
-            return {}
-        self.module.eval()
+    def _recalls(self) -> dict[str, float]:
+        """Return ``recall@K`` among all validation rows, whose first captions count."""
         drawing, size = self._drawing_of(VALIDATION_SEED), self._settings.batch
         images, texts = list[torch.Tensor](), list[torch.Tensor]()
         with torch.no_grad():

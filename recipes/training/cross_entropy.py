@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ...adapters.contracts import TrainableCaptioner
 from ...errors import DataError, UsageError
-from .captioning import CaptionerSettings, CaptionerTrainer
+from .captioning import CaptionerSettings, CaptionerTrainer, even_piece
 from .checkpoints import Checkpoints, TrainingState
 from .contract import VALIDATION_SEED, TrainingCall
 from .history import StepReport
@@ -84,14 +84,8 @@ class CrossEntropyTrainer(CaptionerTrainer):
 
     def __init__(self, call: TrainingCall) -> None:
         self._settings = settings = call.loaded.settings(self.Settings)
-        count = call.processes.count
-        self._piece = min(settings.piece or settings.batch, max(settings.batch // count, 1))
-        if settings.batch % (self._piece * count):
-            raise UsageError(
-                f"objective.batch: {settings.batch} is no multiple of {self._piece} images at once times {count} "
-                f"{'process' if count == 1 else 'processes'}.",
-                "Set an objective.piece, or a number of processes, that divides it.",
-            )
+        call.processes.require_first_gpu(call.loaded.recipe.trainer)
+        self._piece = even_piece(settings, call.processes.count)
         if settings.fsdp and call.loaded.recipe.measure.metrics:
             raise UsageError(
                 "measure: a model that processes share (objective.fsdp) writes no captions while it is trained.",
@@ -125,7 +119,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
 
     def _pass(self) -> Callable[[], torch.Tensor]:
         """Return the computation of the loss of one piece."""
-        examples, model = self._examples(1), self._model.train()
+        examples, model = self._examples(1), self.model.train()
         inputs = self._collated([examples[number] for number in range(self._piece)])
         labels = inputs.pop("labels")
         if self._settings.checkpointing:
@@ -148,7 +142,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
             weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
             if self.processes.is_first:
                 self.load_trainable(TrainableCaptioner, "", "")
-                self._model.load_state_dict(weights)
+                self.model.load_state_dict(weights)
         return checkpoints.state
 
     def _library_trainer(self, checkpoints: Checkpoints, reporter: Reporter) -> _LibraryTrainer:
@@ -160,7 +154,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
             callbacks.insert(0, transformers.EarlyStoppingCallback(math.ceil(stop.patience / self.every)))
         trainer = _LibraryTrainer(
             self,
-            model=self._model,
+            model=self.model,
             args=self._arguments(checkpoints.folder, steps),
             train_dataset=self._examples(steps),
             eval_dataset=_Examples(
@@ -176,11 +170,6 @@ class CrossEntropyTrainer(CaptionerTrainer):
         if self._settings.checkpointing and not trainer.is_fsdp_enabled:
             self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyright: ignore[reportCallIssue]
         return trainer
-
-    @property
-    def _model(self) -> Any:
-        """What is trained, with peft's factors around it."""
-        return self._peft if self._peft is not None else self.module
 
     def _examples(self, steps: int) -> _Examples:
         def draw(step: int) -> tuple[Sequence[TrainingRow], Sequence[str]]:

@@ -81,12 +81,8 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
     held = {kind: size // parts for kind, size in held.items()} | trainer.memory()
     needed = sum(held.values())
     device = call.processes.device
-    if device.startswith("cuda") and needed > (room := torch.cuda.mem_get_info(device)[1]):
-        raise UsageError(
-            f"the training needs {needed / 1e9:,.1f} GB on each GPU, which has {room / 1e9:,.1f} GB.",
-            "Train low-rank factors (lora), or smaller pieces (objective.piece); trainer 'captioner_xe' splits a model "
-            "over GPUs (objective.fsdp=true) and holds fewer activations (objective.checkpointing=true).",
-        )
+    if device.startswith("cuda"):
+        require_room(needed, torch.cuda.mem_get_info(device)[1])
     rows = [("recipe", recipe.recipe), ("model", trainer.name)]
     rows += [(kind, f"{count:,}") for kind, count in trainer.rows.counts().items()]
     rows += [(f"left out: {name}", why) for name, why in list(trainer.rows.left_out.items())[:3]]
@@ -103,6 +99,20 @@ def dry_run(call: TrainingCall, *, judge: bool = True) -> list[tuple[str, str]]:
         label = f"at {_USED:.0%} of an H100's {_PEAK[recipe.precision] / 1e12:,.0f} TFLOP/s"
         rows.insert(-1, ("GPU-hours", f"{hours:,.2f} {label}"))
     return rows
+
+
+def require_room(needed: int, room: int) -> None:
+    """Raise unless a training fits a GPU, both in bytes.
+
+    Raises:
+        UsageError: Says how it may.
+    """
+    if needed > room:
+        raise UsageError(
+            f"the training needs {needed / 1e9:,.1f} GB on each GPU, which has {room / 1e9:,.1f} GB.",
+            "Train low-rank factors (lora), or smaller pieces (objective.piece); trainer 'captioner_xe' splits a model "
+            "over GPUs (objective.fsdp=true) and holds fewer activations (objective.checkpointing=true).",
+        )
 
 
 def _unopened(call: TrainingCall) -> str:

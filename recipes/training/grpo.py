@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ...adapters.images.reading import read_image
 from ...errors import UsageError, extra
-from .captioning import CaptionerSettings, CaptionerTrainer
+from .captioning import CaptionerSettings, CaptionerTrainer, even_piece
 from .checkpoints import Checkpoints, TrainingState
 from .contract import TrainingCall
 from .history import StepReport
@@ -75,13 +75,8 @@ class GrpoTrainer(CaptionerTrainer):
             )
         if self.recipe.data.validation is not None:
             raise UsageError("trainer 'grpo' has no validation.", "Remove data.validation.")
-        self._piece = settings.piece or -(-settings.batch // self.processes.count)
-        if settings.batch % (self._piece * self.processes.count):
-            raise UsageError(
-                f"objective.batch: {settings.batch} images are no multiple of {self._piece} in each of "
-                f"{self.processes.count} processes.",
-                "Set another objective.batch or objective.piece.",
-            )
+        call.processes.require_first_gpu(call.loaded.recipe.trainer)
+        self._piece = even_piece(settings, self.processes.count)
         self.rewarded = settings.reward
         self._rewards = Rewards(settings.reward, self.rows.rows, call.processes.device)
 
@@ -102,12 +97,11 @@ class GrpoTrainer(CaptionerTrainer):
         last = checkpoints.last
         terms = _TERMS | {name: name for name in (*self._rewards.names, _UNSCORED)}
         rows = Dataset.from_dict({"row": range(len(self.rows.rows))})
-        model: Any = self._peft or self.module
         optimiser = optimiser_of(self.parameters, self.recipe.optimiser)
         rate = rates_of(self.steps, self.recipe.optimiser, self.recipe.schedule)
         with self.history(folder, checkpoints.state.step) as history:
             trainer = GRPOTrainer(
-                model,
+                self.model,
                 self._reward,
                 self._arguments(checkpoints.folder),
                 rows.with_transform(_Documents(self.rows.rows, self._settings.prompt)),
@@ -118,7 +112,8 @@ class GrpoTrainer(CaptionerTrainer):
             trainer.remove_callback(PrinterCallback)
             if last and self._peft is None:
                 # Checkpoints name parameters as released models do, which the library's trainer does not read again.
-                model.load_state_dict(type(model).from_pretrained(last, dtype=model.dtype).state_dict())
+                known = type(self.model).from_pretrained(last, dtype=self.model.dtype)
+                self.model.load_state_dict(known.state_dict())
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         return checkpoints.state
 

@@ -21,7 +21,7 @@ from safetensors.torch import load_model
 from ...errors import TrainingError
 from .checkpoints import Checkpoints, TrainingState
 from .contract import Trainer
-from .history import History, StepReport, read_history
+from .history import History, StepReport
 from .optimisation import clamp, clipped_norm, optimiser_of, rates_of, take_step
 
 
@@ -98,7 +98,7 @@ class Loop:
         if not (math.isfinite(losses["loss"]) and math.isfinite(norm)):
             loss = losses["loss"]
             fault = f"the norm of the gradients is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
-            raise self._no_number(step + 1, f"{fault}; {self._trainer.named_rows(step)}")
+            raise self._checkpoints.no_number(step + 1, f"{fault}; {self._trainer.named_rows(step)}")
         take_step(self._stepper, rate)
         clamp(self._trainer.parameters, self._recipe.optimiser)
         seconds = round(time.monotonic() - began, 4)
@@ -107,10 +107,10 @@ class Loop:
     def _validated(self) -> dict[str, float]:
         """Validate, update the state by what the stop rule watches, and return the line of the history."""
         stop, state = self._recipe.stop, self.state
-        values = {"validation_loss": self._trainer.validate(), **self._trainer.measured()}
+        values = self._trainer.validate()
         loss, watched = values["validation_loss"], values[stop.watched]
         if not math.isfinite(loss):
-            raise self._no_number(state.step, f"the validation loss is {loss}")
+            raise self._checkpoints.no_number(state.step, f"the validation loss is {loss}")
         # A metric without a value is not better than any.
         worst = -math.inf if self._trainer.watches_higher else math.inf
         best = worst if state.best is None else state.best
@@ -145,18 +145,6 @@ class Loop:
         except (OSError, EOFError, LookupError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
             raise TrainingError(f"{checkpoint}: not a valid checkpoint: {error}", f"Remove {checkpoint}.") from error
 
-    def _no_number(self, step: int, fault: str) -> TrainingError:
-        """Return the error, with the losses of the last checkpoint, whose weights may be ruined already."""
-        last, note = self._checkpoints.last, "There is no earlier checkpoint."
-        if last is not None:
-            at = self._checkpoints.state.step
-            lines = (line for line in read_history(self._folder) if line["step"] == at)
-            known = {key: value for line in lines for key, value in line.items()}
-            parts = [f"{key.replace('_', ' ')} {known[key]:.4g}" for key in ("loss", "validation_loss") if key in known]
-            note = f"The last checkpoint is {last} ({', '.join([f'step {at}', *parts])})."
-        remedy = "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'."
-        return TrainingError(f"step {step}: {fault}.", f"{note} {remedy}")
-
 
 class SteppedTrainer(Trainer):
     """A trainer that computes the gradients of an objective step by step.
@@ -177,8 +165,16 @@ class SteppedTrainer(Trainer):
         """
 
     @abstractmethod
-    def validate(self) -> float:
-        """Return the mean loss of the validation rows, always with the same texts, without gradients."""
+    def validate(self) -> dict[str, float]:
+        """Validate without gradients, always with the same texts.
+
+        Returns:
+            ``validation_loss``, the mean loss of the validation rows, and the values of ``measure.metrics``, NaN where
+            one has none.
+
+        Raises:
+            BenchError: A metric cannot be computed.
+        """
 
     def train(self, folder: Path, on_step: Callable[[StepReport], object], fingerprint: str) -> TrainingState:
         """Train by ``Loop``; see ``Trainer.train``."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...errors import UsageError
+
 if TYPE_CHECKING:
     import torch
 
@@ -31,6 +33,21 @@ class TrainingProcesses:
         self.count: int = self._state.num_processes
         self.number: int = self._state.process_index
         self.is_first: bool = self._state.is_main_process
+
+    def require_first_gpu(self, trainer: str) -> None:
+        """Raise if one process is to train on another GPU than the first, which trainers of libraries take.
+
+        Args:
+            trainer: The trainer's name, for the message.
+
+        Raises:
+            UsageError: Says how to choose the GPU.
+        """
+        if self.count == 1 and self.device.startswith("cuda:") and self.device != "cuda:0":
+            raise UsageError(
+                f"--device {self.device}: trainer '{trainer}' takes the first GPU that it sees.",
+                f"Remove --device, and set CUDA_VISIBLE_DEVICES={self.device[5:]}.",
+            )
 
     def part(self, inputs: Sequence[_T]) -> list[_T]:
         """Return the inputs of this process; the last ones are repeated, so that all have the same number."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from ...errors import TrainingError
 from .checkpoints import Checkpoints
 from .contract import Trainer
 from .history import History, StepReport
@@ -57,7 +56,8 @@ class Reporter(TrainerCallback):
         if MEASURED + "validation_loss" in logs:
             names = ("validation_loss", *self._own.recipe.measure.metrics)
             values = {name: logs[MEASURED + name] for name in names}
-            self._require_finite(step, values["validation_loss"], "validation loss")
+            if not math.isfinite(loss := values["validation_loss"]):
+                raise self._checkpoints.no_number(step, f"the validation loss is {loss}")
             self._history.note(
                 {"step": step, **{name: value for name, value in values.items() if math.isfinite(value)}}
             )
@@ -66,7 +66,9 @@ class Reporter(TrainerCallback):
             line = {"step": step, **{name: logs[term] for term, name in self._terms.items() if term in logs}}
             line["seconds"] = round(now - self._last, 4)
             self._last = now
-            self._require_finite(step, line["loss"] + line["gradient_norm"], "loss or the norm of the gradients")
+            if not math.isfinite(wrong := line["loss"] + line["gradient_norm"]):
+                fault = f"the loss or the norm of the gradients is {wrong}; {self._own.named_rows(step - 1)}"
+                raise self._checkpoints.no_number(step, fault)
             self._history.note(line)
             done = step - self._first
             left = (now - self._began) / done * (self._own.steps - step) if done > 1 else None
@@ -81,10 +83,3 @@ class Reporter(TrainerCallback):
         self._checkpoints.mark(
             replace(self._checkpoints.state, step=step, best=state.best_metric, best_step=best, ended=ended)
         )
-
-    def _require_finite(self, step: int, value: float, name: str) -> None:
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"step {step}: the {name} is {value}; {self._own.named_rows(step - 1)}.",
-                "Use a new folder and a lower rate, a warm-up or 'optimiser.clip'.",
-            )

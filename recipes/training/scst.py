@@ -130,7 +130,6 @@ class ScstTrainer(CaptionerTrainer, SteppedTrainer):
         self.rewarded = settings.reward
         self._rewards = Rewards(settings.reward, self.rows.rows, call.processes.device)
         self._writing = Writing(settings.captions, settings.candidates == "samples", settings.tokens)
-        self._greedy = Writing(1, False, settings.tokens)
 
     def backward(self, step: int) -> dict[str, float]:
         """Add the gradients of a step; see ``Trainer.backward``."""
@@ -141,7 +140,7 @@ class ScstTrainer(CaptionerTrainer, SteppedTrainer):
         rewards = self._scored(rows, written, settings.captions)
         greedy = None
         if settings.baseline == "greedy":
-            greedy = self._scored(rows, self._written(inputs, self._greedy, step), 1).total
+            greedy = self._scored(rows, self._written(inputs, Writing(1, False, settings.tokens), step), 1).total
         better = advantages(rewards.total.reshape(len(rows), settings.captions), settings.baseline, greedy)
         tokens, unscored = sum(map(len, written)), int((~np.isfinite(rewards.total)).sum())
         (all_tokens,) = self.processes.total([tokens])
@@ -178,17 +177,12 @@ class ScstTrainer(CaptionerTrainer, SteppedTrainer):
         means = zip(names, rest[::2], rest[1::2], strict=True)
         return report | {name: total / count for name, total, count in means if count}
 
-    def validate(self) -> float:
-        """Return the negative mean reward of greedy captions, so that lower is better."""
-        rows = self.processes.share(self.validation)
-        total = count = 0.0
-        for piece, _ in self.pieces(rows):
-            written = self._written([self.inputs(piece)], self._greedy, 0)
-            rewards = self._scored(piece, written, 1).total
-            total += float(np.nansum(rewards))
-            count += int(np.isfinite(rewards).sum())
-        total, count = self.processes.total([total, count])
-        return -total / count if count else float("nan")
+    def validate(self) -> dict[str, float]:
+        """Validate; the loss is the negative mean reward of greedy captions; see ``SteppedTrainer.validate``."""
+        texts = self.greedy_captions()
+        rewards = self._rewards.of(self.processes.share(self.validation), texts).total
+        total, count = self.processes.total([float(np.nansum(rewards)), float(np.isfinite(rewards).sum())])
+        return {"validation_loss": -total / count if count else float("nan"), **self.measured(texts)}
 
     def memory(self) -> dict[str, int]:
         """Return the memory of the pass over one piece; see ``Trainer.memory``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -86,12 +86,25 @@ def sentence(account: SceneAccount) -> str:
 
 def short_references(scene: Scene) -> list[str]:
     """Return five short references of a scene, all different, on two of its things or more."""
+    return distinct_references(scene, _TEMPLATES, _short_text)
+
+
+def distinct_references(
+    scene: Scene, templates: int, text_of: Callable[[int, Scene, np.random.Generator], str]
+) -> list[str]:
+    """Return five different texts on a scene, each by another template; the first template replaces repeated ones.
+
+    Args:
+        scene: The scene, which decides the random numbers.
+        templates: Number of templates.
+        text_of: Returns a text by the number of a template.
+    """
     rng = generator(scene.seed, Stream.WORDING)
     texts: dict[str, None] = {}
-    for template in rng.permutation(_TEMPLATES)[:5].tolist():
-        text = _short_text(template, scene, rng)
+    for template in rng.permutation(templates)[:5].tolist():
+        text = text_of(template, scene, rng)
         while text in texts:
-            text = _short_text(0, scene, rng)
+            text = text_of(0, scene, rng)
         texts[text] = None
     return list(texts)
 

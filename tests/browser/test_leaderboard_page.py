@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from synthetic_board import HOSTILE, make_board
 
 from capbench.benchmarks.leaderboard.build import pages
 from capbench.benchmarks.leaderboard.html.index import task_page
-from capbench.benchmarks.leaderboard.html.rendering import run_pages
+from capbench.benchmarks.leaderboard.html.rendering import assets, run_pages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -24,21 +25,7 @@ RUN_PAGE = "runs/ratings--no-model--20261120T122949-a3d4ca58.html"
 
 PAGES = ("index.html", "overview.html", RUN_PAGE, "runs/captions_01--model-00--20261120T122900-00000001.html")
 
-STRUCTURE = """() => {
-  const found = [];
-  for (const one of document.querySelectorAll("table"))
-    if (!one.caption?.textContent.trim()) found.push("a table without a caption");
-  for (const one of document.querySelectorAll("th")) if (!one.scope) found.push(`no scope: ${one.textContent}`);
-  for (const one of document.querySelectorAll("svg:not([aria-hidden=true])"))
-    if (one.getAttribute("role") !== "img" || !one.querySelector("title, desc")) found.push("a drawing without a text");
-  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
-  for (const id of ids) if (ids.filter((other) => other === id).length > 1) found.push(`id twice: ${id}`);
-  for (const one of document.querySelectorAll("[aria-labelledby]"))
-    for (const id of one.getAttribute("aria-labelledby").split(" ")) if (!ids.includes(id)) found.push(`no ${id}`);
-  for (const one of document.querySelectorAll('a[href^="#"]'))
-    if (!ids.includes(decodeURIComponent(one.hash.slice(1)))) found.push(`dead link: ${one.hash}`);
-  return found;
-}"""
+STRUCTURE = Path(__file__).with_name("structure.js").read_text()
 """What axe-core does not look at."""
 
 
@@ -46,7 +33,7 @@ STRUCTURE = """() => {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small leaderboard with hostile names and captions."""
     folder = tmp_path_factory.mktemp("leaderboard")
-    for name, content in pages(make_board(folder / "data")):
+    for name, content in chain(assets().items(), pages(make_board(folder / "data"))):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
@@ -302,14 +289,15 @@ def test_tasks_and_metrics_of_the_overview_are_chosen_and_mean_ranks_follow(page
     assert means() == first
 
 
-def test_the_page_of_one_task_is_filtered_and_lets_nobody_choose_a_task(page: Page, tmp_path: Path) -> None:
+def test_the_page_of_one_task_is_filtered_and_lets_nobody_choose_a_task(page: Page, site: Path, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
     board = make_board(tmp_path, tasks=2, models=2)
     table = board.tables[-1]
     runs = [run for run in board.runs if run.record.task == table.task]
-    (tmp_path / "one.html").write_bytes(task_page(table, runs, run_pages(board.runs)))
-    page.goto(f"{(tmp_path / 'one.html').as_uri()}?task=another")
+    of_task = site / "runs" / "one.html"
+    of_task.write_bytes(task_page(table, runs, run_pages(board.runs)))
+    page.goto(f"{of_task.as_uri()}?task=another")
     assert page.evaluate(STRUCTURE) == []
     assert page.locator("select").count() == 0
     page.get_by_label("Filter rows by metric or model").fill("model-00")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from in_shards import Broken
+from own_entries import own_entries
 from task_keys import AGREEMENT
 
 from capbench.cli.main import main
@@ -163,13 +164,8 @@ class Undocumented(Metric):
 Undocumented.__doc__ = None
 
 
-@pytest.fixture
-def user_metrics() -> Iterator[None]:
-    """Register metrics of a user: ``broken``, and ``undocumented``, which names no source."""
-    metrics.add("broken", Broken)
-    metrics.add("undocumented", Undocumented)
-    yield
-    del metrics._entries["broken"], metrics._entries["undocumented"]
+user_metrics = own_entries(metrics, autouse=False, broken=Broken, undocumented=Undocumented)
+"""Metrics of a user: ``broken``, and ``undocumented``, which names no source."""
 
 
 @pytest.fixture

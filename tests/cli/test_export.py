@@ -14,7 +14,7 @@ from datasets import load_dataset
 from finished_runs import seal
 from lm_eval.utils import get_latest_filename, get_results_filenames
 
-from capbench.benchmarks.tables.export_rows import COLUMNS
+from capbench.benchmarks.tables.results import COLUMNS
 
 from .conftest import Bench, lines_of, run_below
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_entries import own_entries
 from PIL import Image
 
 import capbench
@@ -168,11 +169,7 @@ class Width(Metric):
         return Scores(values, failures=failures)
 
 
-@pytest.fixture(autouse=True)
-def width():
-    metrics.add("width", Width)
-    yield
-    del metrics._entries["width"]
+_width = own_entries(metrics, width=Width)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ import pytest
 from tiny_capture import find_minilm
 from tiny_images import noise_png
 
-from capbench.adapters import Captioner, CaptionRequest, adapters, register_adapter
+from capbench.adapters import Captioner, CaptionRequest, adapters
 from capbench.cli import ls
 from capbench.errors import UsageError
 
@@ -265,12 +265,10 @@ class Unsteady(Captioner):
 
 
 @pytest.fixture
-def unsteady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    register_adapter("unsteady")(Unsteady)
+def unsteady(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters._entries, "unsteady", Unsteady)
     monkeypatch.setattr(Unsteady, "mended", False)
     monkeypatch.setattr(Unsteady, "asked", [])
-    yield
-    del adapters._entries["unsteady"]
 
 
 @pytest.fixture

@@ -80,6 +80,10 @@ def test_shipped_task_says_where_its_data_comes_from_without_a_network(bench, su
             assert_placed(bench("data", entry.name), entry.name, tmp_path / "cache" / "data")
 
 
+def test_known_defects_of_data_are_printed(bench):
+    assert "\ndefect       There are two sets of labels" in bench("data", "nebula").out
+
+
 def assert_placed(done: Any, task: str, folder: Path) -> None:
     assert "Traceback" not in done.err
     generated = "shapes" in task
@@ -165,15 +169,12 @@ def test_tasks_and_groups_of_the_user_are_listed_and_a_file_that_cannot_be_read_
     assert "broken.yaml could not be read: " in done.err
 
 
-def test_metrics_and_adapters_without_a_docstring_or_source_are_listed(bench, user_metrics):
+def test_metrics_and_adapters_without_a_docstring_or_source_are_listed(bench, user_metrics, monkeypatch):
     from capbench.adapters import adapters
 
-    adapters.add("undocumented", type("Undocumented", (), {}))
-    try:
-        assert "undocumented" in bench("ls", "metrics").out
-        assert "undocumented" in bench("ls", "adapters").out
-    finally:
-        del adapters._entries["undocumented"]
+    monkeypatch.setitem(adapters._entries, "undocumented", type("Undocumented", (), {}))
+    assert "undocumented" in bench("ls", "metrics").out
+    assert "undocumented" in bench("ls", "adapters").out
 
 
 def test_download_that_is_not_allowed_does_not_say_that_it_fetches(bench):

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from capbench.benchmarks.running.execution import Execution
 from capbench.benchmarks.scale.executors import Executor, LocalExecutor, Resources
 from capbench.benchmarks.scale.ray import RayExecutor
 from capbench.benchmarks.scale.slurm import SlurmExecutor
 from capbench.cli.options import ENGINE, add_options, execution_of
-from capbench.cli.run import ADVICE
 from capbench.errors import UsageError
 from capbench.permissions import Permissions, permit
 
@@ -28,14 +28,15 @@ def test_option_that_is_given_twice_is_refused(bench):
 
 
 def test_options_of_lm_eval_are_told_what_to_type_here(bench):
+    advised = yaml.safe_load((Path(__file__).parents[2] / "cli" / "advice.yaml").read_text())
     page = (Path(__file__).parents[2] / "docs" / "lm_eval.md").read_text()
     known = bench("run", "--help").out + bench("export", "--help").out
-    for option, advice in ADVICE.items():
+    for option, advice in advised.items():
         bench("run", "--task", "iiw_400", option, "value").failed(2, f"'{option}'.\n{advice}")
         assert f"`{option}`" in page
         assert all(f" {name} " in known for name in re.findall(r"--\w+", advice))
     bench("run", "--task", "iiw_400", "--samples={}", "--limits").failed(
-        2, ADVICE["--samples"], "'--limits'. Did you mean '--limit'?"
+        2, advised["--samples"], "'--limits'. Did you mean '--limit'?"
     )
 
 
@@ -201,6 +202,7 @@ def test_help_and_lists_import_nothing_heavy(tmp_path: Path, monkeypatch: pytest
     for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         monkeypatch.setenv(name, str(tmp_path / name))
     # Suites: without data and images nothing is asked of models, which are not here.
+    monkeypatch.delenv("CAPBENCH_DATA", raising=False)
     for folder in ("flickr8k/images", "dci"):
         Path(os.environ["BENCH_CACHE"], "data", folder).mkdir(parents=True)
     commands = [f"{command} --help" for command in ("run", "compare", "leaderboard build")]

@@ -89,8 +89,11 @@ class World:
 
     def fill(self, text: str) -> str:
         """Put places into what a stranger writes."""
-        places = {"{elsewhere}": self.elsewhere, "{server}": f"http://127.0.0.1:{self.port}", "{here}": self.stranger}
-        for sign, place in {**places, "{host}": f"127.0.0.1:{self.port}"}.items():
+        places = {
+            "{elsewhere}": self.elsewhere, "{here}": self.stranger, "{package}": PACKAGE_ROOT,
+            "{server}": f"http://127.0.0.1:{self.port}", "{host}": f"127.0.0.1:{self.port}",
+        }  # fmt: skip
+        for sign, place in places.items():
             text = text.replace(sign, str(place))
         return text
 
@@ -110,6 +113,16 @@ class Tagged(str):
 
 
 yaml.SafeDumper.add_representer(Tagged, lambda dumper, tagged: dumper.represent_scalar("!function", str(tagged)))
+
+
+class _Attacks(yaml.SafeLoader):
+    """Reads attacks, some of which are ``!function``."""
+
+
+_Attacks.add_constructor("!function", lambda loader, node: Tagged(node.value))
+ATTACKS = yaml.load(Path(__file__).with_name("attacks.yaml").read_text(), _Attacks)  # noqa: S506 - a safe one
+OF_TASKS, OF_MODELS, IMAGES = (ATTACKS[kind] for kind in ("tasks", "models", "images"))
+ROWS_OF_SUITE, CLUSTERS = ATTACKS["suites"], ATTACKS["clusters"]
 
 
 def written(values: Any) -> str:
@@ -260,80 +273,6 @@ class Shell:
 
 # ------------------------------------------------------------------------------------------------ tasks
 
-READER = {"custom_dataset": Tagged("evil.read"), "dataset_path": "rows.jsonl", "dataset_kwargs": {}}
-OF_TASKS: dict[str, Mapping[str, Any]] = {
-    "nothing": {},
-    "server: data": {"dataset_kwargs": {"data_files": "{server}/rows.jsonl"}},
-    "server: data by a chain": {"dataset_kwargs": {"data_files": "simplecache::{server}/rows.jsonl"}},
-    "server: data after a space": {"dataset_kwargs": {"data_files": " {server}/rows.jsonl"}},
-    "server: path of data": {"dataset_path": "{server}/rows", "dataset_kwargs": {}},
-    "server: path of data and key": {
-        "dataset_path": "text",
-        "dataset_kwargs": {"data_files": "{server}/a.txt", "api_key_env": "MY_SECRET_TOKEN"},
-    },
-    "server: fsspec's own references": {
-        "dataset_path": "text",
-        "dataset_kwargs": {"data_files": "reference://::{here}/references.json"},
-    },
-    "server: image": {"doc_to_image": "{server}/in.png"},
-    "server: image by a template": {"doc_to_image": "{{ '{server}/' + image }}"},
-    "server: scores": {"metric_list": [{"metric": "recorded", "file": "{server}/x.jsonl", "label": "X"}]},
-    "server: in a metric's name": {"metric_list": ["recorded[file={server}/x.jsonl,label=X]"]},
-    "server: decoding": {"generation_kwargs": {"base_url": "{server}/v1", "api_key_env": "MY_SECRET_TOKEN"}},
-    "server: download of a data card": {"data_source": "card.yaml"},
-    "server: sql": {"dataset_path": "sql", "dataset_kwargs": {"sql": "select 1", "con": "postgresql://{host}/x"}},
-    "read: data": {"dataset_kwargs": {"data_files": "{elsewhere}/rows.jsonl"}},
-    "read: data above": {"dataset_kwargs": {"data_files": "../elsewhere/rows.jsonl"}},
-    "read: data by a link": {"dataset_kwargs": {"data_files": "link.jsonl"}},
-    "read: data by a pattern": {"dataset_kwargs": {"data_files": "../else*/*.jsonl"}},
-    "read: data by a pattern through a link": {"dataset_kwargs": {"data_files": "link*/*.jsonl"}, "description": "linked"},
-    "read: data by an address": {"dataset_path": "text", "dataset_kwargs": {"data_files": "file://{elsewhere}/rows.jsonl"}},
-    "read: folder of data": {"dataset_path": "{elsewhere}", "dataset_kwargs": {}},
-    "read: folder of data above": {"dataset_path": "../elsewhere", "dataset_kwargs": {}},
-    "read: data_dir": {"dataset_path": "text", "dataset_kwargs": {"data_dir": "{elsewhere}"}},
-    "read: sqlite": {"dataset_path": "sql", "dataset_kwargs": {"sql": "select 1", "con": "sqlite:///{elsewhere}/x.db"}},
-    "read: include": {"include": "{elsewhere}/other.yaml"},
-    "read: include above": {"include": "../elsewhere/other.yaml"},
-    "read: include by a link": {"include": "link.yaml_"},
-    "read: image": {"doc_to_image": "{elsewhere}/SECRET.png"},
-    "read: image above": {"doc_to_image": "../elsewhere/SECRET.png"},
-    "read: image by a link": {"doc_to_image": "link.png"},
-    "read: image by a template": {"doc_to_image": "{{ '../elsewhere/SECRET.png' }}"},
-    "read: folder of images": {"image_folder": "../elsewhere", "doc_to_image": "SECRET.png"},
-    "read: folder of images by a link": {"image_folder": "linked", "doc_to_image": "SECRET.png"},
-    "read: join": {"join": {"file": "../elsewhere/rows.jsonl", "on": "id", "columns": ["caption"]}},
-    "read: join by a link": {"join": {"file": "link.jsonl", "on": "id", "columns": ["caption"]}},
-    "read: data card": {"data_source": "{elsewhere}/other.yaml"},
-    "read: data card above": {"data_source": "../elsewhere/other.yaml"},
-    "read: data card by a link": {"data_source": "link.yaml_"},
-    "read: paper": {"published": {"paper": "{elsewhere}/other", "table": 1, "task": "x"}},
-    "read: scores": {"metric_list": [{"metric": "recorded", "file": "{elsewhere}/rows.jsonl", "label": "X"}]},
-    "read: scores above": {"metric_list": ["recorded[file=../elsewhere/rows.jsonl,label=X]"]},
-    "read: scores by a link": {"metric_list": ["recorded[file=link.jsonl,label=X]"]},
-    "read: checkpoint of a metric": {"metric_list": ["bertscore[model={elsewhere}]"]},
-    "read: prompts": {"generation_kwargs": {"decoding": "dbd", "dbd_prompts": "{elsewhere}/other.yaml"}},
-    "read: installed reader, other path": {
-        "custom_dataset": None,
-        "data_source": "card.yaml",
-        "include": str(PACKAGE_ROOT / "tasks/nocaps/nocaps.yaml"),
-        "dataset_path": "{elsewhere}",
-    },
-    "code: reader": READER,
-    "code: documents": {"process_docs": Tagged("evil.same")},
-    "code: image": {"doc_to_image": Tagged("evil.same")},
-    "code: targets": {"doc_to_target": [Tagged("evil.same")]},
-    "code: metric": {"metric_list": [{"metric": Tagged("evil.same"), "aggregation": "mean", "higher_is_better": True}]},
-    "code: statistic": {"output_type": "agreement", "statistics": [Tagged("evil.same")]},
-    "code: of the standard library": {"process_docs": Tagged("os.system")},
-    "code: evaluate, of the hub": {"metric_list": ["evaluate:evil/metric"]},
-    "code: evaluate, beside": {"metric_list": ["evaluate:{here}/evil.py"]},
-    "code: template": {"doc_to_text": "{{ ''.__class__.__mro__[1].__subclasses__() }}"},
-    "code: template that imports": {"doc_to_text": "{% include 'evil.py' %}{{ cycler.__init__.__globals__.os }}"},
-    "code: pickle of pandas": {"dataset_path": "pandas", "dataset_kwargs": {"data_files": "evil.pkl"}},
-    "code: script of data": {"dataset_path": "{here}/script", "dataset_kwargs": {"trust_remote_code": True}},
-    "code: checkpoint of a metric": {"metric_list": ["bertscore[model={here}/auto]"]},
-    "write: name": {"task": "../../elsewhere/x"},
-}  # fmt: skip
 TASKS = "--include_path {here}"
 RECORDED = "--model captions:mine/rows.jsonl"
 OF_ALL_TASKS_COMMANDS = [f"ls tasks {TASKS}", f"validate {{names}} {TASKS}", "validate {files}"]
@@ -416,63 +355,6 @@ def brings_code(world: World, name: str, kind: str) -> None:
 
 # ----------------------------------------------------------------------------------------------- models
 
-OF_MODELS: dict[str, Mapping[str, Any]] = {
-    "nothing": {"adapter": "hf", "pretrained": "./llava"},
-    "server": {"adapter": "openai", "model": "m", "base_url": "{server}/v1"},
-    "server: key": {"adapter": "openai", "model": "m", "api_key_env": "MY_SECRET_TOKEN"},
-    "server: both": {"adapter": "openai", "model": "m", "base_url": "{server}/v1", "api_key_env": "MY_SECRET_TOKEN"},
-    "server: after a space": {"adapter": "openai", "model": "m", "base_url": " {server}/v1"},
-    "server: in capitals": {"adapter": "openai", "model": "m", "base_url": "HTTP://{host}/v1"},
-    "server: judge": {"adapter": "openai_judge", "model": "m", "base_url": "{server}/v1"},
-    "server: lm-eval": {
-        "adapter": "lmms", "package": "lm_eval", "model": "local-chat-completions",
-        "base_url": "{server}/v1/chat/completions", "tokenized_requests": False,
-    },
-    "server: lm-eval after a space": {
-        "adapter": "lmms", "package": "lm_eval", "model": "local-completions",
-        "base_url": "\t{server}/v1/completions", "tokenizer_backend": None,
-    },
-    "server: checkpoint": {"adapter": "hf", "pretrained": "{server}/model"},
-    "server: captions": {"adapter": "captions", "path": "{server}/captions.jsonl"},
-    "read: checkpoint": {"adapter": "hf", "pretrained": "{elsewhere}"},
-    "read: checkpoint above": {"adapter": "hf", "pretrained": "../elsewhere"},
-    "read: checkpoint beside and above": {"adapter": "hf", "pretrained": "./../elsewhere"},
-    "read: checkpoint by a link": {"adapter": "hf", "pretrained": "./linked"},
-    "read: checkpoint of open_clip": {"adapter": "open_clip", "pretrained": "{elsewhere}/rows.jsonl", "architecture": "ViT-B-32"},
-    "read: architecture": {"adapter": "open_clip", "pretrained": "./evil.bin", "architecture": "./link.json"},
-    "read: tokenizer": {"adapter": "pac", "checkpoint": "./evil.bin", "tokenizer": "./linked"},
-    "read: captions": {"adapter": "captions", "path": "{elsewhere}/rows.jsonl"},
-    "read: captions above": {"adapter": "captions", "path": "../elsewhere/rows.jsonl"},
-    "read: captions by a link": {"adapter": "captions", "path": "./link.jsonl"},
-    "read: chat template": {"adapter": "hf_judge", "pretrained": "./llava", "chat_template": "{elsewhere}/rows.jsonl"},
-    "read: answers": {"adapter": "responses", "path": "{elsewhere}/rows.jsonl"},
-    "read: scores of pairs": {"adapter": "pair_scores", "path": "./link.jsonl"},
-    "read: parts of a checkpoint by links": {"adapter": "hf", "pretrained": "./links"},
-    "read: base of an adapter": {"adapter": "hf", "pretrained": "./based"},
-    "read: adapter": {"adapter": "hf", "pretrained": "./llava", "peft": "{elsewhere}"},
-    "read: text tower of open_clip": {"adapter": "open_clip", "pretrained": "./tower"},
-    "code: said so": {"adapter": "hf", "pretrained": "./auto", "trust_remote_code": True},
-    "code: said so in words": {"adapter": "hf", "pretrained": "./auto", "trust_remote_code": "yes"},
-    "code: of a kind without a class": {"adapter": "hf", "pretrained": "./auto"},
-    "code: of a known kind": {"adapter": "hf", "pretrained": "./known"},
-    "code: vision encoder and decoder": {"adapter": "hf", "pretrained": "./paired"},
-    "code: judge": {"adapter": "hf_judge", "pretrained": "./auto"},
-    "code: judge said so": {"adapter": "hf_judge", "pretrained": "./auto", "trust_remote_code": True},
-    "code: encoder": {"adapter": "hf_clip", "pretrained": "./auto"},
-    "code: encoder of a known kind": {"adapter": "hf_clip", "pretrained": "./clip"},
-    "code: regions": {"adapter": "sam", "pretrained": "./auto"},
-    "code: detector": {"adapter": "grounding_dino", "pretrained": "./auto"},
-    "code: vllm": {"adapter": "vllm", "pretrained": "./auto", "trust_remote_code": True},
-    "code: lm-eval": {"adapter": "lmms", "package": "lm_eval", "model": "hf-multimodal", "pretrained": "{here}/auto"},
-    "code: tokenizer of open_clip": {"adapter": "open_clip", "pretrained": "./open_clip"},
-    "code: adapter's library": {"adapter": "hf", "pretrained": "./llava", "peft": "./megatron"},
-    "code: parts of a pipeline": {"adapter": "diffusion", "pretrained": "./pipeline"},
-    "code: pickle": {"adapter": "open_clip", "pretrained": "./evil.bin", "architecture": "RN50"},
-    "code: pickled checkpoint": {"adapter": "hf", "pretrained": "./pickled"},
-    "code: pickle of PAC": {"adapter": "pac", "checkpoint": "./evil.bin", "tokenizer": "./open_clip"},
-    "code: chat template": {"adapter": "hf", "pretrained": "./template"},
-    "write: name": {"adapter": "captions", "path": "./rows.jsonl", "name": "../../../elsewhere/x"},
-}  # fmt: skip
 RUN = "run --task mine --include_path mine --bootstrap 0"
 OF_MODEL_COMMANDS: dict[str, list[str]] = {
     "captioner": [
@@ -585,28 +467,6 @@ def test_model(
 
 # ---------------------------------------------------------------------------------- pipelines, recipes, loops
 
-SERVER = {"model": "m", "base_url": "{server}/v1"}
-NAMED: dict[str, Mapping[str, Any]] = {
-    "server: model": {"name": "openai", "arguments": SERVER},
-    "server: key of a model": {"name": "openai", "arguments": {**SERVER, "api_key_env": "MY_SECRET_TOKEN"}},
-    "server: folder of a model": {"name": "{here}/model"},
-    "server: captions": {"name": "captions:{server}/x.jsonl"},
-    "read: captions": {"name": "captions:{elsewhere}/rows.jsonl"},
-    "read: captions above": {"name": "captions:../elsewhere/rows.jsonl"},
-    "read: captions by a link": {"name": "captions:../stranger/link.jsonl"},
-    "read: captions of the desk": {"name": "captions:mine/rows.jsonl"},
-    "read: captions as an argument": {"name": "captions", "arguments": {"path": "{elsewhere}/rows.jsonl"}},
-    "read: folder of a model": {"name": "{elsewhere}"},
-    "read: checkpoint": {"name": "hf", "arguments": {"pretrained": "{elsewhere}"}},
-    "read: adapter": {"name": "hf", "arguments": {"pretrained": "{here}/auto", "peft": "../elsewhere"}},
-    "code: of a model": {"name": "hf", "arguments": {"pretrained": "{here}/auto", "trust_remote_code": True}},
-    "code: of a model that is not trusted": {"name": "hf", "arguments": {"pretrained": "{here}/auto"}},
-    "code: of lm-eval's model": {
-        "name": "lmms",
-        "arguments": {"package": "lm_eval", "model": "hf", "pretrained": "{here}/auto", "trust_remote_code": "true"},
-    },
-}  # fmt: skip
-
 
 def changed(values: Mapping[str, Any], keys: str, value: Any) -> dict[str, Any]:
     """Return values with another one at some keys."""
@@ -619,77 +479,20 @@ def changed(values: Mapping[str, Any], keys: str, value: Any) -> dict[str, Any]:
     return copy
 
 
-OF_PIPELINES = {attack: changed(PIPELINE, "models.captioner", value) for attack, value in NAMED.items()} | {
-    "nothing": PIPELINE,
-    "server: encoder of judges": changed(
-        PIPELINE, "judged", {"texts": {"x": "captions"}, "metrics": ["clip_s"], "encoder": {"name": "openai", "arguments": SERVER}}
-    ),
-    "read: scores of judges": changed(
-        PIPELINE, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={elsewhere}/rows.jsonl,label=X]"]}
-    ),
-    "read: scores of judges by a link": changed(
-        PIPELINE, "judged", {"texts": {"x": "captions"}, "metrics": ["recorded[file={here}/link.jsonl,label=X]"]}
-    ),
-    "read: include": {"include": "{elsewhere}/other.yaml", **PIPELINE},
-    "read: include by a link": {"include": "link.yaml_", **PIPELINE},
-    "code: stage": changed(PIPELINE, "stages.0.stage", "evil.read"),
-    "code: setting of a stage": {**PIPELINE, "stages": [{"stage": Tagged("evil.read")}]},
-    "code: template": changed(PIPELINE, "stages.0.prompt", "{{ ''.__class__.__mro__[1].__subclasses__() }}"),
-    "write: column": changed(PIPELINE, "output.columns", {"../../elsewhere/x": "captions"}),
-    "write: name": changed(PIPELINE, "pipeline", "../../elsewhere/x"),
-}  # fmt: skip
-OF_RECIPES = {attack: changed(RECIPE, "model", value) for attack, value in NAMED.items()} | {
-    "nothing": RECIPE,
-    "server: data": changed(RECIPE, "data.file", "{server}/train.jsonl"),
-    "read: data": changed(RECIPE, "data.file", "{elsewhere}/rows.jsonl"),
-    "read: data above": changed(RECIPE, "data.file", "../elsewhere/rows.jsonl"),
-    "read: data by a link": changed(RECIPE, "data.file", "link.jsonl"),
-    "read: validation": changed(RECIPE, "data.validation", {"file": "{elsewhere}/rows.jsonl"}),
-    "read: arguments of a task": changed(
-        RECIPE, "data", {"task": "mine", "arguments": {"data_files": "{elsewhere}/rows.jsonl"}}
-    ),
-    "server: arguments of a task": changed(
-        RECIPE, "data", {"task": "mine", "arguments": {"data_files": "{server}/rows.jsonl"}}
-    ),
-    "read: image of a row": changed(RECIPE, "data.file", "outside.jsonl"),
-    "read: further image of a row": changed(RECIPE, "data.file", "further.jsonl"),
-    "read: include": {"include": "../elsewhere/other.yaml", **RECIPE},
-    "read: scores": changed(
-        RECIPE, "judge", [{"task": "mine", "metrics": ["recorded[file={elsewhere}/rows.jsonl,label=X]"]}]
-    ),
-    "read: encoder of judges": changed(RECIPE, "judge", [{"task": "mine", "encoder": "{elsewhere}"}]),
-    "server: encoder of judges": changed(RECIPE, "judge", [{"task": "mine", "encoder": "{here}/model"}]),
-    "server: reward": {
-        **RECIPE, "trainer": "scst",
-        "objective": {"batch": 1, "tokens": 4, "reward": {"metric": "clip_s", "encoder": "{here}/model"}},
-    },
-    "read: scores as reward": {
-        **RECIPE, "trainer": "scst",
-        "objective": {"batch": 1, "tokens": 4, "reward": {"metric": "recorded", "file": "{elsewhere}/rows.jsonl", "label": "X"}},
-    },
-    "code: reader": {**RECIPE, "data": {"reader": Tagged("evil.read")}},
-    "code: reader for validation": {**RECIPE, "data": {"file": "train.jsonl", "validation": {"reader": Tagged("evil.read")}}},
-    "code: metric of evaluate": changed(RECIPE, "judge", [{"task": "mine", "metrics": ["evaluate:{here}/evil.py"]}]),
-    "write: name": changed(RECIPE, "recipe", "../../elsewhere/x"),
-}  # fmt: skip
-OF_LOOPS = {attack: changed(LOOP, "captioner", value["name"]) for attack, value in NAMED.items() if len(value) == 1} | {
-    "server: set": changed(LOOP, "make.set", ["models.captioner.name=openai", "models.captioner.arguments.base_url={server}/v1"]),
-    "server: key, set": changed(LOOP, "make.set", ["models.captioner.arguments.api_key_env=MY_SECRET_TOKEN"]),
-    "server: data": changed(LOOP, "make.data", "{server}/rows.jsonl"),
-    "read: pipeline": changed(LOOP, "make.recipe", "{elsewhere}/other.yaml"),
-    "read: pipeline above": changed(LOOP, "make.recipe", "../elsewhere/other.yaml"),
-    "read: pipeline by a link": changed(LOOP, "make.recipe", "link.yaml_"),
-    "read: recipe": changed(LOOP, "train.recipe", "{elsewhere}/other.yaml"),
-    "read: data": changed(LOOP, "make.data", "{elsewhere}/rows.jsonl"),
-    "read: folder of data": changed(LOOP, "make.data", "../elsewhere"),
-    "read: data by a link": changed(LOOP, "make.data", "./link.jsonl"),
-    "read: folder of data by a link": changed(LOOP, "make.data", "./linked"),
-    "read: set": changed(LOOP, "train.set", ["data.file={elsewhere}/rows.jsonl"]),
-    "read: scores": changed(LOOP, "judge.0.metrics", ["recorded[file={elsewhere}/rows.jsonl,label=X]"]),
-    "code: set": changed(LOOP, "train.set", ["model.arguments.trust_remote_code=true", "model.arguments.pretrained={here}/auto"]),
-    "code: metric of evaluate": changed(LOOP, "judge.0.metrics", ["evaluate:{here}/evil.py"]),
-    "write: name": changed(LOOP, "loop", "../../elsewhere/x"),
-}  # fmt: skip
+def changed_files(kind: str, base: Mapping[str, Any], key: str, named: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return files of a kind by what they try: by a model that they name at a key, or otherwise."""
+    files = {attack: changed(base, key, model) for attack, model in named.items()}
+    for attack, changes in ATTACKS[kind].items():
+        files[attack] = dict(base)
+        for keys, value in changes.items():
+            files[attack] = changed(files[attack], keys, value)
+    return files
+
+
+OF_PIPELINES = changed_files("pipelines", PIPELINE, "models.captioner", ATTACKS["named"])
+OF_RECIPES = changed_files("recipes", RECIPE, "model", ATTACKS["named"])
+NAMES = {attack: model["name"] for attack, model in ATTACKS["named"].items() if len(model) == 1}
+OF_LOOPS = changed_files("loops", LOOP, "captioner", NAMES)
 OF_RECIPE_COMMANDS = {
     "pipeline": [f"make {{here}}/pipeline.yaml --data mine/rows.jsonl {way}" for way in ("--dry_run", "--output made")],
     "recipe": [
@@ -725,18 +528,6 @@ def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys
 
 # ------------------------------------------------------------------------------------ rows, images, captions
 
-IMAGES: dict[str, Any] = {
-    "server: image": "{server}/in.png",
-    "server: image by an address of the hub's library": "hf://datasets/a/b/in.png",
-    "read: image": "{elsewhere}/SECRET.png",
-    "read: image above": "../elsewhere/SECRET.png",
-    "read: image by an address": "file://{elsewhere}/SECRET.png",
-    "read: image by a link": "link.png",
-    "read: image below a link": "linked/SECRET.png",
-    "read: image and no text": ["../elsewhere/SECRET.png"],
-    "code: PostScript": "script.png",
-    "read: playlist": "list.mp4",
-}
 OF_DATA_COMMANDS = [
     "run --task strange --include_path {here} --model shapes-captioner --limit 1 --bootstrap 0 --gen_kwargs max_new_tokens=2",
     "run --task mine --include_path mine --data mine={here}/rows.jsonl --model captions:{here}/rows.jsonl --encoder shapes-clip "
@@ -784,20 +575,6 @@ def test_folder_of_images(world: World, listener: Listener, capsys: pytest.Captu
 
 # --------------------------------------------------------------------- suites, clusters, runs, sessions, boards
 
-ROWS_OF_SUITE = {
-    "server": {"model": "openai", "model_args": SERVER},
-    "server: key": {"model": "openai", "model_args": {"model": "m", "api_key_env": "MY_SECRET_TOKEN"}},
-    "server: folder of a model": {"model": "{here}/model"},
-    "server: judge": {"judge": "openai_judge", "judge_args": SERVER},
-    "read: captions": {"model": "captions:{elsewhere}/rows.jsonl"},
-    "read: captions by a link": {"model": "captions:{here}/link.jsonl"},
-    "read: checkpoint": {"model": "hf", "model_args": {"pretrained": "../elsewhere"}},
-    "read: checkpoint of the desk": {"model": "hf", "model_args": {"pretrained": "model"}},
-    "read: folder of a model": {"model": "{elsewhere}"},
-    "read: scores by a link": {"model": "iiw-p5b"},
-    "code": {"model": "hf", "model_args": {"pretrained": "{here}/auto", "trust_remote_code": True}},
-}
-
 
 @pytest.mark.parametrize("attack", ROWS_OF_SUITE)
 def test_recorded_folder_of_a_suite(attack: str, world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
@@ -812,21 +589,6 @@ def test_recorded_folder_of_a_suite(attack: str, world: World, listener: Listene
     suite = "run --suite detailcaps_table4 --recorded {here} --bootstrap 0"
     data = "--data detailcaps=mine/rows.jsonl --skip_checks --limit 1"
     look(world, listener, [f"{suite} --dry_run", f"{suite} {data} --dry_run", f"{suite} {data}"], capsys)
-
-
-CLUSTERS: dict[str, Any] = {
-    "server: ray": {"engine": "ray", "address": "{host}"},
-    "server: ray's client": {"engine": "ray", "address": "ray://{host}"},
-    "server: store": {"engine": "local", "run_folder": "s3://{host}/x"},
-    "server: store by an address": {"engine": "local", "run_folder": "{server}/x/"},
-    "write: store": {"engine": "local", "run_folder": "{elsewhere}/store/"},
-    "write: store above": {"engine": "local", "run_folder": "../elsewhere/store/"},
-    "write: store by a link": {"engine": "local", "run_folder": "linked/"},
-    "write: log of jobs": {"engine": "slurm", "slurm": {"options": ["--output={elsewhere}/x"]}},
-    "write: log of jobs, apart": {"engine": "slurm", "slurm": {"options": ["-o {elsewhere}/x"]}},
-    "code: line of a script": {"engine": "slurm", "slurm": {"options": ["--x=1\ntouch {elsewhere}/x"]}},
-    "code: setting": {"engine": "local", "processes": Tagged("evil.read")},
-}
 
 
 @pytest.mark.parametrize("attack", CLUSTERS)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import hub_server
@@ -12,6 +10,7 @@ import pytest
 import yaml
 from hub_server import Hub
 from tiny_images import noise_png
+from warm_python import run_python
 
 pytestmark = pytest.mark.costly
 
@@ -43,10 +42,10 @@ def test_factors_are_trained_and_published_over_a_commit_of_their_model(
         ["export", "hub", "tuned", "--to", "me/tuned", "--dry_run"],
         ["export", "hub", "tuned", "--to", "me/tuned"],
     ]
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("several_calls.py")], cwd=tmp_path, capture_output=True, text=True,
-        input=json.dumps({"calls": calls, "architectures": []}), timeout=280,
-        env=hub.environment(tmp_path / "home", BENCH_CACHE=str(tmp_path / "cache"), HF_TOKEN=TOKEN),
+    done = run_python(
+        Path(__file__).with_name("several_calls.py"), folder=tmp_path,
+        said=json.dumps({"calls": calls, "architectures": []}),
+        environment=hub.environment(tmp_path / "home", BENCH_CACHE=str(tmp_path / "cache"), HF_TOKEN=TOKEN),
     )  # fmt: skip
     trained, dry, sent = (json.loads(line) for line in done.stdout.splitlines())
     assert [trained[0], dry[0], sent[0]] == [0, 0, 0], done.stdout

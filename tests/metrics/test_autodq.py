@@ -115,11 +115,3 @@ def test_answer_without_a_list_of_events_has_none(answer: str):
 def test_answer_that_leaves_out_an_event_is_unusable(answer: str):
     with pytest.raises(ValueError, match="each event"):
         read_entailed(answer, 1)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"events": "mine"}, {"tries": 0}, {"temperature": -1}, {"seed": -1}, {"max_tokens": 0}]
-)
-def test_setting_out_of_range_is_an_error(settings: dict[str, Any]):
-    with pytest.raises(ValueError):
-        build_metric("autodq", settings)

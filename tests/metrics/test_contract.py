@@ -108,6 +108,7 @@ _MISFIT = "must be |are |takes |give one of them"
 REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("aloha", "", [{"aggregate": "max"}, {"unmatched": "one"}, {"empty": "one"}, {"max_tokens": 0}]),
     ("aloha", "'parser' must be", [{"objects": "java"}]),
+    ("autodq", "", [{"events": "mine"}, {"tries": 0}, {"temperature": -1}, {"seed": -1}, {"max_tokens": 0}]),
     ("bertscore", "num_layers is required for 'bert-base-uncased'", [{"model": "bert-base-uncased"}]),
     ("bertscore", "above 0", [{"num_layers": 0}]),
     ("bertscore", "'of' must be f1, precision or recall, not 'f2'", [{"of": "f2"}]),
@@ -146,6 +147,7 @@ REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("recorded", "by 'id', or by 'image' and 'caption', not by both", [RECORDED | {"id": "id", "caption": "text"}]),
     ("recorded", "'higher_is_better' must be true or false, not 'no'", [RECORDED | {"higher_is_better": "no"}]),
     ("spice", "above 0", [{"timeout": 0}]),
+    ("vdcscore", "", [{"zeros": "keep"}, {"tries": 0}, {"temperature": -1}, {"seed": True}, {"max_tokens": 0}]),
 ]
 
 

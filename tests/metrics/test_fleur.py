@@ -42,6 +42,24 @@ def test_decimals_are_the_expected_digits_in_their_places(text: str, places: dic
     assert smoothed(float(text), answer(text, **places)) == pytest.approx(value)
 
 
+# What expert.py of hjkim811/EXPERT (74bbef4) makes of these answers with such probabilities.
+EXPERT = {
+    "0.8": 0.2993621927812333, "0.85": 0.34138383335860795, "1.0": 0.03832965226229866, "0.0": 0.3752095179582069,
+    "0.66": 0.36621252975631086, "0.05": 0.3599567408971919, "0.90": 0.41701096251994724, "0.1": 0.2978619766101003,
+    "0.33": 0.25651273150384823, "0.7": 0.2644934461012143,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("seed", "text"), enumerate(EXPERT))
+def test_values_are_those_of_the_released_code_of_expert(seed: int, text: str):
+    rng = np.random.default_rng(seed)
+    places = [rng.dirichlet(np.ones(13)) for _ in text]
+    tokens = [
+        JudgeToken(char, dict(zip("0123456789", place, strict=False))) for char, place in zip(text, places, strict=True)
+    ]
+    assert smoothed(read_rating(text), Judgement(text, tokens)) == pytest.approx(EXPERT[text], abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("text", "rating"), [("0.8", 0.8), ("Score: 0.85.", 0.85), ("1", 1.0), ("1.0\n", 1.0), ("...0.3...", 0.3)]
 )

@@ -69,11 +69,3 @@ def test_caption_whose_verdict_cannot_be_used_has_no_value(answers):
 def test_verdict_needs_yes_or_no_and_a_score(verdict: str):
     with pytest.raises(ValueError, match="the judge's"):
         read_verdict(verdict)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"zeros": "keep"}, {"tries": 0}, {"temperature": -1}, {"seed": True}, {"max_tokens": 0}]
-)
-def test_setting_out_of_range_is_an_error(settings: dict[str, Any]):
-    with pytest.raises(ValueError):
-        build_metric("vdcscore", settings)

@@ -202,19 +202,3 @@ def test_entry_point_that_leads_nowhere_is_an_error_that_names_it(tmp_path, monk
         build_index()
     assert f"entry point 'bad' of group capbench.tasks: cannot find '{target}'" in str(caught.value)
     assert reason in str(caught.value)
-
-
-def test_entry_point_that_takes_a_shipped_name_is_an_error_every_time(tmp_path: Path):
-    distribution(
-        tmp_path, "third-party", "[capbench.metrics]\ncider = third_party:Mine\n", {"third_party.py": "Mine = 1\n"}
-    )
-    done = python(
-        "from capbench.errors import UsageError\n"
-        "from capbench.metrics import metrics\n"
-        "for name in ('cider', 'bleu_1'):\n"
-        "    try: print(metrics[name])\n"
-        "    except UsageError as error: print(error.message)\n",
-        tmp_path,
-    )
-    expected = "metric 'cider' of third-party is registered already, as 'capbench.metrics.cider:Cider'."
-    assert done.stdout.splitlines() == [expected] * 2, done.stderr

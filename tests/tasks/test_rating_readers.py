@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capbench.benchmarks.protocols.rated_captions import ratings_of
+from capbench.benchmarks.protocols.agreement import ratings_of
 from capbench.errors import DataError
 from capbench.rows import BadRow
 from capbench.tasks.composite.reader import unify

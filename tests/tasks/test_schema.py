@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from task_keys import line_of
 
 from capbench.errors import TaskError
 from capbench.tasks.index import build_index
@@ -18,11 +19,6 @@ def faults(path: Path) -> list[str]:
     with pytest.raises(TaskError) as caught:
         load_task(path)
     return str(caught.value).splitlines()
-
-
-def line_of(path: Path, key: str) -> int:
-    lines = path.read_text().splitlines()
-    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(f"{key}:"))
 
 
 def test_every_shipped_task_loads(subtests: pytest.Subtests):

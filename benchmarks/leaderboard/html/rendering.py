@@ -1,4 +1,4 @@
-"""Renders the leaderboard's pages: each embeds its style and scripts, and loads nothing."""
+"""Renders the leaderboard's pages: they work as local files, and load nothing but its own style and scripts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
-from markupsafe import Markup
 
-from ...tables.pages.rendering import asset, inline_policy, page_name, templates
+from ...tables.pages.rendering import asset, page_name, templates
 from ..board import Board, BoardRun
 
-_HERE = Path(__file__).parent
+_POLICY = (
+    "default-src 'none'; style-src 'self' file:; script-src 'self' file:; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
 
 
 def rendered(template: str, **values: Any) -> bytes:
-    """Render a self-contained page.
+    """Render a page.
 
     Args:
         template: A file in ``templates/``.
@@ -31,17 +33,14 @@ def rendered(template: str, **values: Any) -> bytes:
 
 @cache
 def _environment() -> jinja2.Environment:
-    style, theme, columns = asset("style.css"), asset("theme.js"), asset("columns.js")
-    tables = (_HERE / "tables.js").read_text(encoding="utf-8").strip()
-    environment = templates(_HERE / "templates")
-    environment.globals |= {
-        "policy": Markup(inline_policy(style, (theme, columns, tables))),  # noqa: S704 - contains no values of runs
-        "address": address,
-    }
-    files = {"style": style, "theme": theme, "columns_script": columns, "tables_script": tables}
-    # Only files of capbench, no text of users.
-    environment.globals |= {name: Markup(text) for name, text in files.items()}  # noqa: S704
+    environment = templates(Path(__file__).parent / "templates")
+    environment.globals |= {"policy": _POLICY, "address": address}
     return environment
+
+
+def assets() -> dict[str, bytes]:
+    """Return the style sheet and the scripts of all pages."""
+    return {name: asset(name).encode() for name in ("style.css", "theme.js", "columns.js", "tables.js")}
 
 
 def address(path: str) -> str:

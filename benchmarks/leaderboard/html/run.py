@@ -17,7 +17,7 @@ from ...records.record import Record
 from ...records.samples import open_samples, row_groups
 from ...tables.pages.charts import Chart, bubbles, score_histogram
 from ...tables.pages.rendering import number
-from ...tables.pages.run_rows import about_run, failure_rows, plain_text, result_row
+from ...tables.pages.run_rows import about_run, failure_rows, plain_text, results_of
 from ...tables.text import texts_of
 from ..board import Board, BoardRun
 from .rendering import address, rendered
@@ -34,22 +34,17 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         board: The leaderboard, for the link to the table of the task.
     """
     record = run.record
-    results = [result_row(record, key) for key in record.results]
     return rendered(
         "run.html",
         up="../",
         back=address(_back(record, board)),
         run=run,
-        results=results,
-        with_interval=any(row["interval"] != "–" for row in results),
-        **{f"with_{part}": any(row[part] for row in results) for part in ("letters", "printed", "reason")},
-        caption=_caption(record),
-        tested=_tested(record) if any(row["letters"] for row in results) else [],
+        results=results_of(record),
         charts=_charts(record),
         samples=ends_of_run(run),
         failures=failure_rows(record),
         checks=[(check.check, check.expected, plain_text(check.found), check.passed) for check in record.data_checks],
-        **about_run(record, run.key),
+        sections=about_run(record, run.key),
     )
 
 
@@ -58,42 +53,15 @@ def _back(record: Record, board: Board) -> str:
     return "../index.html" + table_of.get((record.task, str(record.version)), "")
 
 
-def _caption(record: Record) -> str:
-    """Return the table caption: level and method of intervals, and scale of values."""
-    results = record.results.values()
-    methods = {result.interval.method for result in results if result.interval} or {"bootstrap"}
-    words = {
-        "bootstrap": "bootstrap intervals",
-        "influence": "intervals by influence functions",
-        "wilson": "Wilson intervals",
-    }
-    scale = max((result.scale for result in results), default=1)
-    factor = f" Values are multiplied by {scale:g}, except for counts." if scale != 1 else ""
-    return f"{record.settings.level:.0%} {' and '.join(words[method] for method in sorted(methods))}.{factor}"
-
-
-def _tested(record: Record) -> list[str]:
-    """Return one sentence on significance letters per test setting, with its statistics."""
-    labels = {result.statistic: result.label[1] for result in record.results.values()}
-    by_test: dict[str, list[str]] = {}
-    for statistic, test in record.significance.items():
-        how = f"p ≥ {test.alpha}; {test.resamples:,} paired resamples, seed {test.seed}, Holm"
-        by_test.setdefault(how, []).append(labels.get(statistic, statistic))
-    return [
-        f"{', '.join(statistics)}: metrics with a letter in common are not significantly different ({how})."
-        for how, statistics in by_test.items()
-    ]
-
-
 def _charts(record: Record) -> list[tuple[str, list[Chart]]]:
     """Return the charts of each metric's scores."""
     drawn = []
     for place, (metric, histogram) in enumerate(record.histograms.items()):
         label = record.metric_label(metric)
         charts = [score_histogram(label, histogram, f"score-{place}")]
-        if histogram.ratings:
+        if histogram.by_rating:
             charts.append(bubbles(f"{label} by rating", histogram, f"rating-{place}"))
-        if histogram.word_counts and record.registered_name(metric) != _WORDS:
+        if histogram.by_words and record.registered_name(metric) != _WORDS:
             charts.append(bubbles(f"{label} by length", histogram, f"words-{place}", by="by_words"))
         drawn.append((label, charts))
     return drawn

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ....errors import DataError
 from ...inputs.failures import Failure, FailureLog
-from ...inputs.items import CaptionRow, gather, references_fault, references_of
+from ...inputs.items import CaptionRow, gather, numbers_of, references_fault, references_of
 from ...inputs.recorded import RecordedCheck
 from ...statistics import Draws
 from ...statistics.contract import Statistic, Statistics, UndefinedStatistic
@@ -25,19 +25,7 @@ from ..checks import run_checks
 from ..choices import compare_credit
 from ..contract import IMAGE_KEYS, ComparedRows, PairedEstimates, Protocol, ProtocolSettings
 from ..document_reader import Document, UnusableDocument, read_each
-from ..job import (
-    INTERVALS,
-    Collected,
-    Job,
-    Result,
-    RowScores,
-    ScoredMetric,
-    ScoredMetrics,
-    Shard,
-    Summary,
-    caption_content,
-    numbers_of,
-)
+from ..job import INTERVALS, Collected, Job, Result, RowScores, ScoredMetric, ScoredMetrics, Shard, Summary
 from .captions import load, sentences, words_of
 from .readers import CaptionReader, ListsReader, SpacyReader
 from .rules import CHANGES, RULES, VERSION, ChangeRule, Donor, NothingToChange, RuleInput, SourceCorpus, typical
@@ -441,7 +429,7 @@ def _shard(captions: Sequence[tuple[CaptionRow, list[CaptionRow | str]]], first:
             "caption": first + places // len(NAMES),
             "version": places % len(NAMES),
         },
-        [caption_content(sample, []) for sample in samples],
+        [sample.content() for sample in samples],
         item_numbers,
     )
 
@@ -453,7 +441,6 @@ def _documents(captions: Sequence[CaptionRow]) -> int:
 def _checks(job: Job, captions: Sequence[CaptionRow]) -> list[RecordedCheck]:
     return run_checks(
         job,
-        documents=len(job.documents.rows),
         rows=len(captions),
         items=len({(caption.image, caption.candidate) for caption in captions}),
         images=len({caption.image for caption in captions}),

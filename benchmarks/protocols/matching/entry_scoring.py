@@ -18,7 +18,7 @@ from ...inputs.encoding import AnyEncoded, EncodedItems, ScoredItems, encode_ite
 from ...inputs.failures import Failure, FailureLog, Stage
 from ..job import Job
 from .documents import MatchEntry, MatchingSettings
-from .image_text_hits import EntryScores, EntryTexts, EntryVectors, Likeness
+from .image_text_hits import Likeness
 
 _Piece = TypeVar("_Piece")
 
@@ -137,9 +137,7 @@ class EntryScorer:
         done = 0
         of_images = (list(group) for _, group in groupby(entries, key=lambda entry: entry.image))
         pieces = (list(chain.from_iterable(images)) for images in grouped(of_images, len, self._job.shard))
-        for piece, encoded in encode_pieces(
-            self._job, pieces, lambda some: _items(some, [entry.texts for entry in some])
-        ):
+        for piece, encoded in encode_pieces(self._job, pieces, lambda some: items_of((e, e.texts) for e in some)):
             assert isinstance(encoded, EncodedItems)  # noqa: S101 - the encoder has vectors
             yield from self._of_piece(piece, encoded)
             done += len(piece)
@@ -175,15 +173,14 @@ class EntryScorer:
             for item, (group, number) in enumerate(places):
                 entry, count = group[number], len(group[number].captions)
                 if item in scores.failures:
-                    reason = scores.failures[item].removeprefix("image").lstrip(": ")
-                    self._drop(entry, "image", reason, dropped)
+                    self._drop(entry, "image", scores.failures[item], dropped)
                 at = slice(start, start + len(_texts_against(group, number)))
                 values, cut, seen, start = scores.values[at], encoded.cut[at], encoded.seen[at], at.stop
                 if entry.negatives:
-                    likeness = EntryScores(values[None, :count], 0, values[count:])
+                    likeness = Likeness(values[:count], values[count:], values[None, :count])
                 else:
                     own = slice(number * count, (number + 1) * count)
-                    likeness = EntryScores(values.reshape(len(group), count), number, values[:0])
+                    likeness = Likeness(values[own], values[:0], values.reshape(len(group), count))
                     cut, seen = cut[own], seen[own]
                 scored.append((ScoredEntry(entry, likeness, seen), cut, scores.remarks.get(item, "")))
             done += sum(map(len, some))
@@ -195,10 +192,9 @@ class EntryScorer:
         ends = np.cumsum([len(entry.texts) for entry in piece])
         dropped: set[str] = set()
         for number, reason in crops.failures.items():
-            self._drop(piece[number], "image", reason.removeprefix("image").lstrip(": "), dropped)
+            self._drop(piece[number], "image", reason, dropped)
         for number, reason in texts.failures.items():
-            entry = piece[int(np.searchsorted(ends, number, side="right"))]
-            self._drop(entry, "candidate", reason.removeprefix("text").lstrip(": "), dropped)
+            self._drop(piece[int(np.searchsorted(ends, number, side="right"))], "candidate", reason, dropped)
         for number, (entry, end) in enumerate(zip(piece, ends.tolist(), strict=True)):
             if entry.image in dropped:
                 continue
@@ -210,9 +206,9 @@ class EntryScorer:
             vectors = texts.vectors[texts.rows[own]]
             count = len(entry.captions)
             likeness = (
-                EntryTexts(vectors[:count], vectors[count:])
+                Likeness.of_texts(vectors[:count], vectors[count:])
                 if entry.pixels is None
-                else EntryVectors(crops.vectors[crops.rows[number]], vectors[:count], vectors[count:])
+                else Likeness.of_vectors(crops.vectors[crops.rows[number]], vectors[:count], vectors[count:])
             )
             yield ScoredEntry(entry, likeness, encoded.seen[own])
 
@@ -220,13 +216,17 @@ class EntryScorer:
         # As in the released code an unreadable image is excluded with all of its entries.
         if entry.image not in dropped:
             dropped.add(entry.image)
-            self._failures.add(entry.image, stage, reason)
+            self._failures.add(entry.image, stage, reason_of(reason))
+
+
+def reason_of(failure: str) -> str:
+    """Return why an image or text could not be encoded, without its name before it."""
+    return failure.removeprefix("image").removeprefix("text").lstrip(": ")
 
 
 def _groups_texts(groups: Sequence[Sequence[MatchEntry]]) -> Items:
     """Return the entries of groups as items, whose references are the texts to compare with."""
-    texts = [_texts_against(group, number) for group in groups for number in range(len(group))]
-    return _items([entry for group in groups for entry in group], texts)
+    return items_of((entry, _texts_against(group, number)) for group in groups for number, entry in enumerate(group))
 
 
 def _texts_against(group: Sequence[MatchEntry], number: int) -> tuple[str, ...]:
@@ -235,11 +235,13 @@ def _texts_against(group: Sequence[MatchEntry], number: int) -> tuple[str, ...]:
     return own.texts if own.negatives else tuple(text for entry in group for text in entry.captions)
 
 
-def _items(entries: Sequence[MatchEntry], texts: Sequence[tuple[str, ...]]) -> Items:
+def items_of(entries: Iterable[tuple[MatchEntry, tuple[str, ...]]]) -> Items:
+    """Return entries as items, whose references are texts to encode, or to compare each with."""
+    listed = list(entries)
     return Items(
-        ids=[entry.id for entry in entries],
-        candidates=[""] * len(entries),
-        references=list(texts),
-        weights=np.ones(len(entries)),
-        images=[entry.pixels for entry in entries if entry.pixels is not None],
+        ids=[entry.id for entry, _ in listed],
+        candidates=[""] * len(listed),
+        references=[texts for _, texts in listed],
+        weights=np.ones(len(listed)),
+        images=[entry.pixels for entry, _ in listed if entry.pixels is not None],
     )

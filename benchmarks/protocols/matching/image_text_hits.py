@@ -13,85 +13,42 @@ _TIE = {"wrong": 0.0, "right": 1.0, "half": 0.5}
 
 
 @dataclass(frozen=True)
-class EntryVectors:
-    """Unit vectors of a crop and its texts, float32.
+class Likeness:
+    """Similarities of a crop with its texts and with those that compete, float32.
 
     Attributes:
-        image: ``[d]``.
-        captions: ``[k, d]``.
-        negatives: ``[m, d]``; may have no rows where negatives are not used.
+        own: ``[k]`` of the image with its captions; of texts alone, ``[k (k - 1) / 2]`` of captions with each other.
+        rivals: ``[m]`` of the image with its negatives; of texts alone, ``[k m]`` of captions with negatives.
+        captions: ``[k, d]`` unit vectors of its captions; or, by an encoder of pairs, ``[g, k]`` the scores of the
+            image with the captions of each entry of its group.
+        image: ``[d]`` the unit vector of the image, where there is one.
     """
 
-    image: np.ndarray
-    captions: np.ndarray
-    negatives: np.ndarray
-
-    @property
-    def own(self) -> np.ndarray:
-        """``[k]`` the cosines of the image with its captions."""
-        return _cosines(self.captions, self.image)
-
-    @property
-    def rivals(self) -> np.ndarray:
-        """``[m]`` the cosines of the image with its negatives."""
-        return _cosines(self.negatives, self.image)
-
-
-@dataclass(frozen=True)
-class EntryScores:
-    """Scores of a crop and texts by an encoder of pairs, float32.
-
-    Attributes:
-        captions: ``[g, k]`` of the captions of each entry of its group.
-        number: Which of the group it is.
-        rivals: ``[m]`` of its negatives.
-    """
-
-    captions: np.ndarray
-    number: int
+    own: np.ndarray
     rivals: np.ndarray
-
-    @property
-    def own(self) -> np.ndarray:
-        """``[k]`` the scores of the image with its captions."""
-        return self.captions[self.number]
-
-
-@dataclass(frozen=True)
-class EntryTexts:
-    """Unit vectors of texts alone, float32.
-
-    Attributes:
-        captions: ``[k, d]``, two or more.
-        negatives: ``[m, d]``.
-    """
-
     captions: np.ndarray
-    negatives: np.ndarray
+    image: np.ndarray | None = None
 
-    @property
-    def own(self) -> np.ndarray:
-        """``[k (k - 1) / 2]`` the cosines of the captions with each other."""
-        pairs = (_cosines(self.captions[place + 1 :], caption) for place, caption in enumerate(self.captions))
-        return np.concatenate(list(pairs))
+    @classmethod
+    def of_vectors(cls, image: np.ndarray, captions: np.ndarray, negatives: np.ndarray) -> Likeness:
+        """Return the cosines of an image ``[d]`` with its texts; there may be no negatives."""
+        return cls(_cosines(captions, image), _cosines(negatives, image), captions, image)
 
-    @property
-    def rivals(self) -> np.ndarray:
-        """``[k m]`` the cosines of the captions with the negatives."""
-        return np.concatenate([_cosines(self.negatives, caption) for caption in self.captions])
-
-
-Likeness = EntryVectors | EntryScores | EntryTexts
-"""Similarities of a crop with its texts and with those that compete."""
+    @classmethod
+    def of_texts(cls, captions: np.ndarray, negatives: np.ndarray) -> Likeness:
+        """Return the cosines of texts alone: of two captions or more, and of their negatives."""
+        pairs = [_cosines(captions[place + 1 :], caption) for place, caption in enumerate(captions)]
+        rivals = [_cosines(negatives, caption) for caption in captions]
+        return cls(np.concatenate(pairs), np.concatenate(rivals), captions)
 
 
 def table_of(group: Sequence[Likeness]) -> np.ndarray:
     """Return ``[g, g, k]`` the similarity of each image of a group with the captions of each entry."""
-    vectors = [entry for entry in group if isinstance(entry, EntryVectors)]
-    if not vectors:
+    images = [entry.image for entry in group if entry.image is not None]
+    if not images:
         return np.stack([entry.captions for entry in group])
-    captions = np.concatenate([entry.captions for entry in vectors])
-    return np.stack([_cosines(captions, entry.image).reshape(len(group), -1) for entry in vectors])
+    captions = np.concatenate([entry.captions for entry in group])
+    return np.stack([_cosines(captions, image).reshape(len(group), -1) for image in images])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...inputs.failures import Failure, FailureLog
+from ...inputs.items import numbers_of
 from ...inputs.recorded import RecordedCheck
 from ...statistics import Draws
 from ...statistics.contract import Statistic, Statistics, UndefinedStatistic
@@ -22,7 +23,7 @@ from ...statistics.rated_rows import first_seen
 from ..checks import no_rows, run_checks
 from ..choices import compare_credit
 from ..contract import ComparedRows, PairedEstimates, Protocol, unscored_shard
-from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result, numbers_of
+from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 from .documents import SHAPE_KEYS, MatchEntry, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
 from .image_text_hits import Ties, match_captions, match_square, prefer_captions, preferred, table_of
@@ -179,9 +180,9 @@ class Matching(Protocol[MatchingSettings]):
     ) -> Result:
         credit, measure = collected.numbers["credit"][rows, place], self.measures[place]
         label, images = (_LABELS[measure], f"{self.statistic} {category}".rstrip()), collected.numbers["image"][rows]
-        value, influence = partial(means.value, credit), partial(means.influence, credit)
+        estimate = partial(means.value, credit), partial(means.influence, credit)
         result = Result(measure, self.statistic, label, None, means.rows, True, job.task.scale, category=category)
-        result = estimated_result(job, result, value, first_seen(images), influence)
+        result = estimated_result(job, result, estimate, first_seen(images))
         alone: dict[str, float] = {}
         if result.value is not None and measure == "neg":
             of_rule, ones = collected.numbers["alone"][rows], np.ones(len(credit))
@@ -201,7 +202,6 @@ class Matching(Protocol[MatchingSettings]):
         checks = run_checks(
             job,
             categories=Counter(row.category for row in rows),
-            documents=len(job.documents.rows),
             rows=len(rows),
             items=len({entry.pixels for entry in entries}),
             images=len({entry.image_name for entry in entries}),

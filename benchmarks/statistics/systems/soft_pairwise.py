@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 
 from ..contract import RatedScores, Statistic, UndefinedStatistic
 from .means import FEW_SYSTEMS, said_of_systems, systems_of
 
-MOST_ENUMERATED = 12
-"""Greatest number of images for which ``mid_p`` enumerates all signs: 4,096."""
+_PERMUTATIONS, _SEED = 1000, 4
 
 
 class SoftPairwiseAccuracy(Statistic):
@@ -20,31 +17,15 @@ class SoftPairwiseAccuracy(Statistic):
 
     A ``p`` is that of a paired permutation test, one-sided: the share of random signs of the differences, image by
     image, whose sum is at least the observed one. Signs are the same for all pairs, for people and metric. Images count
-    that have captions of all systems; several ratings of a caption are averaged.
-
-    Args:
-        variant: ``released`` counts equal sums as greater, in float32, as google-research/mt-metrics-eval
-            (``pce.py``) does; the value then depends on the order in which systems first occur in the data, and scores
-            that contradict people are not at 0. ``mid_p`` counts them half, which depends on no order; it enumerates
-            all signs of up to 12 images.
-        permutations: How many signs are drawn.
-        seed: Seed of the signs.
+    that have captions of all systems; several ratings of a caption are averaged. Equal sums count as greater, in
+    float32, as in google-research/mt-metrics-eval (``pce.py``): the value depends on the order in which systems first
+    occur in the data, and scores that contradict people are not at 0.
     """
 
     label = "SPA"
     range = (0.0, 1.0)
     needs = ("doc_to_system",)
     caution = FEW_SYSTEMS
-
-    def __init__(
-        self, variant: Literal["released", "mid_p"] = "released", permutations: int = 1000, seed: int = 4
-    ) -> None:
-        if variant not in ("released", "mid_p"):
-            raise ValueError(f"variant must be 'released' or 'mid_p', not {variant!r}")
-        if permutations < 1:
-            raise ValueError(f"permutations must be 1 or more, not {permutations}")
-        self.variant = variant
-        self.permutations, self.seed = permutations, seed
 
     def value(self, rated: RatedScores, weights: np.ndarray) -> float:
         """Return the accuracy, from 0 to 1; rows of an image have one weight."""
@@ -64,19 +45,10 @@ class SoftPairwiseAccuracy(Statistic):
     def _ps(self, values: np.ndarray) -> np.ndarray:
         """Return ``[pairs]`` the p of each pair of ``[systems, images]``."""
         first, other = np.triu_indices(len(values), 1)
-        if self.variant == "released":
-            # Sums of float32 depend on their order, which is that of memory.
-            values = np.ascontiguousarray(values, np.float32)
-            sums = np.matmul(_signs(self.permutations, values.shape[1], self.seed), values.T)
-            seen = values.sum(axis=1)
-            return np.mean(sums[:, first] - sums[:, other] >= seen[first] - seen[other], axis=0)
-        images = values.shape[1]
-        drawn = images > MOST_ENUMERATED
-        signs = _signs(self.permutations, images, self.seed).astype(np.float64) if drawn else _all_signs(images)
-        sums, seen = np.matmul(signs, values.T), values.sum(axis=1)
-        above = sums[:, first] - sums[:, other] - (seen[first] - seen[other])
-        tied = np.abs(above) <= 1e-12 * np.abs(values).sum(axis=1).max()
-        return np.mean(np.where(tied, 0.5, above > 0), axis=0)
+        # Sums of float32 depend on their order, which is that of memory.
+        values = np.ascontiguousarray(values, np.float32)
+        sums, seen = np.matmul(_signs(values.shape[1]), values.T), values.sum(axis=1)
+        return np.mean(sums[:, first] - sums[:, other] >= seen[first] - seen[other], axis=0)
 
 
 def _complete(rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -98,13 +70,7 @@ def _complete(rated: RatedScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @lru_cache(maxsize=2)
-def _signs(permutations: int, images: int, seed: int) -> np.ndarray:
+def _signs(images: int) -> np.ndarray:
     """Return ``[permutations, images]`` signs, float32; cached, as people and metric have the same."""
-    drawn = np.random.default_rng(seed).random((permutations, images), dtype=np.float32)
+    drawn = np.random.default_rng(_SEED).random((_PERMUTATIONS, images), dtype=np.float32)
     return 2 * np.rint(drawn) - 1
-
-
-@lru_cache(maxsize=2)
-def _all_signs(images: int) -> np.ndarray:
-    """Return ``[2 ** images, images]`` all signs, float64."""
-    return np.array(list(itertools.product((1.0, -1.0), repeat=images)))

@@ -91,12 +91,12 @@ def score_histogram(label: str, histogram: Histogram, name: str) -> Chart:
 
 def _groups(histogram: Histogram, by: By) -> tuple[str, list[str], Sequence[float], Sequence[Sequence[int]]]:
     """Return the unit of the groups on the x axis, their names and values, and ``[groups][bins]`` captions."""
+    values, counts = histogram.grouped(by)
     if by == "by_rating":
-        names = [_short(round(rating, 2)) for rating in histogram.ratings]
-        return "human rating", names, histogram.ratings, histogram.rating_counts
-    ends = list(itertools.pairwise(histogram.words))
+        return "human rating", [_short(round(rating, 2)) for rating in values], values, counts
+    ends = list(itertools.pairwise(values))
     names = [f"{low}–{high - 1}" if high - low > 1 else str(low) for low, high in ends]
-    return "words", names, [(low + high) / 2 for low, high in ends], histogram.word_counts
+    return "words", names, [(low + high) / 2 for low, high in ends], counts
 
 
 def bubbles(label: str, histogram: Histogram, name: str, by: By = "by_rating") -> Chart:

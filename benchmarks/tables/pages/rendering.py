@@ -1,11 +1,11 @@
-"""Renders pages from templates; values are escaped, unless a template marks them as HTML."""
+"""Renders files from templates; values of pages are escaped, unless a template marks them as HTML."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,21 +21,30 @@ _HERE = Path(__file__).parent
 _LONGEST_NAME = 150
 
 
+ASSETS = {file.name: file for file in _HERE.iterdir() if file.suffix in (".css", ".js")}
+"""The style sheets and scripts of all pages."""
+
+
 @cache
 def asset(name: str) -> str:
-    """Return a style sheet or script that pages share: ``style.css``, ``theme.js``, ``columns.js``."""
-    return (_HERE / name).read_text(encoding="utf-8").strip()
+    """Return a style sheet or script by its name in :data:`ASSETS`."""
+    return ASSETS[name].read_text(encoding="utf-8").strip()
 
 
-def inline_policy(style: str, scripts: Iterable[str]) -> str:
-    """Return the content security policy of a page that embeds a style sheet and scripts, and loads nothing."""
-    hashes = [
-        f"'sha256-{b64encode(hashlib.sha256(source.encode()).digest()).decode()}'" for source in (style, *scripts)
-    ]
-    return (
-        f"default-src 'none'; style-src {hashes[0]}; script-src {' '.join(hashes[1:])}; img-src data:; "
+def embedded(styles: Iterable[str], scripts: Iterable[str] = ()) -> dict[str, Any]:
+    """Return template values of a page that embeds style sheets and scripts, and loads nothing: ``policy`` and both."""
+    from markupsafe import Markup
+
+    style, *sources = "\n".join(map(asset, styles)), *map(asset, scripts)
+    digests = [b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, *sources)]
+    of_style, *of_scripts = (f"'sha256-{digest}'" for digest in digests)
+    # Without a source none is allowed.
+    policy = (
+        f"default-src 'none'; style-src {of_style}; script-src {' '.join(of_scripts)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+    # Only files of capbench, no text of users.
+    return {"policy": Markup(policy), "style": Markup(style), "scripts": list(map(Markup, sources))}  # noqa: S704
 
 
 def templates(folder: Path) -> jinja2.Environment:
@@ -60,6 +69,21 @@ def templates(folder: Path) -> jinja2.Environment:
         auto_reload=False,
     )
     environment.filters |= {"number": number, "difference": difference, "ends": ends}
+    return environment
+
+
+def text_templates(folder: Path, **filters: Callable[..., str]) -> jinja2.Environment:
+    """Return the jinja2 environment for the templates of files that are no pages: nothing is escaped by itself."""
+    import jinja2
+
+    environment = jinja2.Environment(  # noqa: S701 - the output is Markdown, YAML or Python
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= filters
     return environment
 
 

@@ -1,9 +1,10 @@
-"""Rows of a run's pages: its results, failures and remarks."""
+"""What pages show of a run: its results, failures and remarks, settings and costs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ...published.values import citation
@@ -53,24 +54,62 @@ def result_row(record: Record, key: str) -> dict[str, Any]:
         "gap": difference((value - printed.value) * scale, decimals) if printed and value is not None else "",
         "paper": f"{citation(printed.paper)}, Table {printed.table}" if printed else "",
         "n": f"{result.n:,}",
-        "reason": result.reason or (interval.reason if interval else ""),
-        "remark": result.remark,
+        "remark": "; ".join(filter(None, [result.reason or (interval.reason if interval else ""), result.remark])),
     }
+
+
+def results_of(record: Record, pages: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Return template values of the table of results.
+
+    Args:
+        record: Record of the run.
+        pages: Metric to the page that its name links to.
+    """
+    rows = [result_row(record, key) | {"to": pages.get(result.metric)} for key, result in record.results.items()]
+    optional = ("interval", "letters", "printed", "remark")
+    shown = {part for part in optional if any(row[part] not in ("", "–") for row in rows)}
+    tested = _tested(record) if "letters" in shown else []
+    return {"rows": rows, "shown": shown, "caption": _caption(record), "tested": tested}
+
+
+def _caption(record: Record) -> str:
+    """Return the table caption: level and method of intervals, and scale of values."""
+    results = record.results.values()
+    methods = {result.interval.method for result in results if result.interval} or {"bootstrap"}
+    words = {
+        "bootstrap": "bootstrap intervals",
+        "influence": "intervals by influence functions",
+        "wilson": "Wilson intervals",
+    }
+    scale = max((result.scale for result in results), default=1)
+    factor = f" Values are multiplied by {scale:g}, except for counts." if scale != 1 else ""
+    return f"{record.settings.level:.0%} {' and '.join(words[method] for method in sorted(methods))}.{factor}"
+
+
+def _tested(record: Record) -> list[str]:
+    """Return one sentence on significance letters per test setting, with its statistics."""
+    labels = {result.statistic: result.label[1] for result in record.results.values()}
+    by_test: dict[str, list[str]] = {}
+    for statistic, test in record.significance.items():
+        how = f"p ≥ {test.alpha}; {test.resamples:,} paired resamples, seed {test.seed}, Holm"
+        by_test.setdefault(how, []).append(labels.get(statistic, statistic))
+    return [
+        f"{', '.join(statistics)}: metrics with a letter in common are not significantly different ({how})."
+        for how, statistics in by_test.items()
+    ]
 
 
 Facts = list[tuple[str, object]]
 
 
 def about_run(record: Record, key: str) -> dict[str, Facts]:
-    """Return what decides the numbers of a run, and what they cost, as names and values.
+    """Return what decides the numbers of a run, and what they cost, as names and values by title.
 
     Args:
         record: Record of the run.
         key: What a page calls the run.
-
-    Returns:
-        ``settings``, ``metrics``, ``protocol``, ``software`` (and machine) and ``timings``.
     """
+    model = {"model": record.parts.model, "prompt": record.prompt, "decoding": record.decoding}
     settings = {
         "run": key,
         "task": f"{record.task}, version {record.version}",
@@ -83,16 +122,20 @@ def about_run(record: Record, key: str) -> dict[str, Facts]:
         "fingerprint": record.fingerprint,
         "checksum": record.checksum,
     }
-    timings = {**record.timings.steps, **record.timings.metrics}
+    usage = {"model": record.generation.get("usage"), "judge": record.judging and record.judging.usage}
+    cost = {f"usage of the {name}": value for name, value in usage.items() if value}
+    timings = {"all": f"{record.seconds:.1f}"}
+    for step, seconds in record.timings.items():
+        timings |= seconds if isinstance(seconds, dict) else {step: seconds}
+    cost |= {f"{name}, seconds": value for name, value in timings.items()}
+    cost |= {f"store, {name}": value for name, value in record.store.items()}
     return {
-        "settings": facts(settings),
-        "metrics": facts(record.made_by),
-        "protocol": facts({"output_type": record.output_type, **record.protocol_choices}),
-        "software": facts({**record.environment.machine, **record.environment.libraries}),
-        "timings": facts(
-            {f"{name}, seconds": value for name, value in timings.items()}
-            | {f"store, {name}": value for name, value in record.store.items()}
-        ),
+        "Model": facts({name: value for name, value in model.items() if value}),
+        "Settings": facts(settings),
+        "Protocol": facts({"output_type": record.output_type, **record.protocol_choices}),
+        "Metrics": facts(record.made_by),
+        "Cost": facts(cost),
+        "Software and machine": facts({**record.environment.machine, **record.environment.libraries}),
     }
 
 

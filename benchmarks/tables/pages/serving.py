@@ -7,12 +7,11 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ....errors import UsageError, extra
-from .rendering import asset
+from .rendering import ASSETS, asset
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -33,7 +32,6 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_SHARED = ("style.css", "app.css", "theme.js", "columns.js", "token.js")
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
@@ -112,41 +110,20 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from error
 
 
-@dataclass(frozen=True)
-class Assets:
-    """The style sheets and scripts of an application.
+def assets() -> Route:
+    """Return the route of style sheets and scripts, below ``/assets``."""
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
 
-    Attributes:
-        folder: Where its own lie.
-        name: What they are called: ``NAME.css`` and ``NAME.js``.
-    """
+    def style_or_script(request: Request) -> Response:
+        file = ASSETS.get(request.path_params["name"])
+        if file is None:
+            return Response("no such file", 404, media_type="text/plain")
+        kept = {"cache-control": "private, max-age=600"}
+        return Response(asset(file.name), media_type=_TYPES[file.suffix], headers=kept)
 
-    folder: Path
-    name: str
-
-    def text(self, name: str) -> str | None:
-        """Return a style sheet or script; None where the application has none of that name."""
-        if name in _SHARED:
-            return asset(name)
-        if name in (f"{self.name}.css", f"{self.name}.js"):
-            return (self.folder / name).read_text(encoding="utf-8")
-        return None
-
-    def route(self) -> Route:
-        """Return their route, below ``/assets``."""
-        from starlette.requests import Request
-        from starlette.responses import Response
-        from starlette.routing import Route
-
-        def style_or_script(request: Request) -> Response:
-            name = Path(request.path_params["name"])
-            text = self.text(str(name))
-            if text is None:
-                return Response("no such file", 404, media_type="text/plain")
-            kept = {"cache-control": "private, max-age=600"}
-            return Response(text, media_type=_TYPES[name.suffix], headers=kept)
-
-        return Route("/assets/{name}", style_or_script)
+    return Route("/assets/{name}", style_or_script)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from capbench.benchmarks.api import evaluate
 from capbench.benchmarks.interchange.hub_results import push, write_dataset
 from capbench.benchmarks.records.reading import find_records, read_task_runs
 from capbench.benchmarks.records.record import Record
-from capbench.benchmarks.tables.export_rows import flat_rows
+from capbench.benchmarks.tables.results import flat_rows
 from capbench.errors import DataError
 
 TASK = {**AGREEMENT, "doc_to_id": "id", "doc_to_image": "id", "metric_list": ["rouge_l", "bleu_1"]}

@@ -16,8 +16,7 @@ from task_keys import AGREEMENT, CAPTIONING, LOCAL
 from tiny_images import noise_png
 
 import capbench
-from capbench.benchmarks.interchange.lm_eval_bridge import LmEvalTask
-from capbench.benchmarks.interchange.lm_eval_tasks import plan_export, write_tasks
+from capbench.benchmarks.interchange.lm_eval_bridge import LmEvalTask, plan_export, write_tasks
 from capbench.errors import DataError, UsageError
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations

@@ -6,7 +6,6 @@ import functools
 import json
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,9 +15,10 @@ import pytest
 from task_keys import AGREEMENT, CAPTIONING, LOCAL
 from tiny_images import noise_png
 from tiny_llm import make_tiny_llama, make_tiny_llava
+from warm_python import run_python
 
 import capbench
-from capbench.benchmarks.interchange.lm_eval_tasks import PREFIX, plan_export, write_tasks
+from capbench.benchmarks.interchange.lm_eval_bridge import PREFIX, plan_export, write_tasks
 from capbench.tasks.index import build_index
 from capbench.tasks.locate import DataLocations
 
@@ -129,13 +129,8 @@ def run_stock(words: Sequence[str], folder: Path, version: str) -> None:
     for path in (*installed.iterdir(), *installed.glob("tasks/*.py")):
         if path != installed / "tasks":
             (package / path.relative_to(installed)).symlink_to(path)
-    done = subprocess.run(
-        [sys.executable, "-m", "lm_eval", *words],
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    done = run_python("-m", "lm_eval", *words, folder=folder, environment=environment)
     assert done.returncode == 0, done.stderr
 
 

@@ -17,6 +17,7 @@ from finished_runs import checksum, make_record, seal, write_many, write_record
 from capbench.benchmarks.leaderboard.build import build
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.leaderboard.diff import differences
+from capbench.benchmarks.leaderboard.html.rendering import assets
 from capbench.benchmarks.records.hashes import fingerprint
 from capbench.errors import UsageError
 from capbench.tasks.index import TaskIndex, build_index
@@ -48,7 +49,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_empty_folder_gives_an_empty_leaderboard(tmp_path: Path):
     build(tmp_path / "nowhere", tmp_path / "board")
-    assert sorted(contents(tmp_path / "board")) == ["README.md", "index.html", "leaderboard.csv", "leaderboard.json"]
+    texts = ["README.md", "index.html", "leaderboard.csv", "leaderboard.json"]
+    assert sorted(contents(tmp_path / "board")) == sorted([*texts, *assets()])
     assert differences(tmp_path / "nowhere", tmp_path / "board") == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import html
 import io
 import json
 import re
@@ -33,7 +34,7 @@ from capbench.benchmarks.leaderboard.build import board_of
 from capbench.benchmarks.leaderboard.build import pages as pages_one_by_one
 from capbench.benchmarks.leaderboard.formats import csv_file, json_file, latex_files, readme
 from capbench.benchmarks.leaderboard.html.index import FIRST_ROWS
-from capbench.benchmarks.leaderboard.html.rendering import run_pages
+from capbench.benchmarks.leaderboard.html.rendering import assets, run_pages
 from capbench.benchmarks.leaderboard.html.run import ends_of_run
 from capbench.benchmarks.published.values import load
 from capbench.benchmarks.records.histograms import CountsByRating, Histogram
@@ -99,16 +100,18 @@ def test_large_leaderboard_shows_the_top_of_each_table_first_and_all_of_it_on_a_
 
 
 def test_no_page_holds_text_of_a_run_as_markup_fetches_anything_or_styles_by_attribute(board: Board) -> None:
-    for content in pages(board).values():
-        page = content.decode()
+    for name, content in pages(board).items():
+        page, up = content.decode(), "../" * name.count("/")
         assert not [text for text in HOSTILE if text.rstrip("\u2028") in page]
         assert "<img src=x" not in page
-        # The page's own scripts and style, and no other.
-        assert page.count("<script") == page.count("</script>") <= 3
-        assert page.count("<style") == page.count("</style>") == 1
+        # The leaderboard's own scripts and style, and no other.
+        loaded = re.findall(r'<(?:script src|link rel="stylesheet" href)="([^"]+)"', page.replace('"./', '"'))
+        assert loaded == [f"{up}{asset}" for asset in assets()]
+        assert page.count("<script") == page.count("</script>") == 3
+        assert "<style" not in page
         policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
         assert "unsafe" not in policy[1]
-        assert "default-src 'none'" in policy[1]
+        assert html.unescape(policy[1]).startswith("default-src 'none'; ")
         assert not re.search(r'<[a-z][^>]*\s(?:style|on[a-z]+)="', re.sub(r"&[a-z#0-9]+;", "", page))
         assert not re.search(r"https?://|url\(|@import", page)
 

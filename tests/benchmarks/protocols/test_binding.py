@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from task_keys import line_of
 
 from capbench.benchmarks.protocols import protocols
 from capbench.benchmarks.protocols.binding import bind, load_bound
@@ -58,11 +59,6 @@ def faults(path: Path) -> list[str]:
     with pytest.raises(TaskError) as caught:
         bound(path)
     return str(caught.value).splitlines()
-
-
-def line_of(path: Path, key: str) -> int:
-    lines = path.read_text().splitlines()
-    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(f"{key}:"))
 
 
 @pytest.mark.parametrize("entry", build_index().tasks, ids=lambda entry: entry.name)

@@ -19,7 +19,7 @@ from capbench.benchmarks.comparing.comparison import CompareSettings, compare_ru
 from capbench.benchmarks.leaderboard.build import board_of
 from capbench.benchmarks.leaderboard.collect import collect
 from capbench.benchmarks.records.task_run import TaskRun
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run
 from capbench.errors import DataError, TaskError, UsageError
 from capbench.tasks.index import build_index
 

@@ -22,7 +22,7 @@ from capbench.benchmarks.inputs.encoding import ScoredItems
 from capbench.benchmarks.records.schema import SCHEMA_PATH
 from capbench.benchmarks.running import runner as runner_file
 from capbench.benchmarks.scale.shards import decode, encode
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run
 from capbench.cli.main import main
 from capbench.errors import AdapterError, UsageError
 from capbench.metrics.vectors.features import PairScores

@@ -11,7 +11,7 @@ import pytest
 from capbench.adapters import ImageHandle
 from capbench.benchmarks.protocols.matching.documents import MatchEntry, MatchingSettings
 from capbench.benchmarks.protocols.matching.image_text_hits import (
-    EntryVectors,
+    Likeness,
     Ties,
     match_captions,
     match_square,
@@ -22,20 +22,20 @@ from capbench.benchmarks.protocols.matching.protocol import RULES, CategoryMeans
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 
 
-def group(*rows: list[list[float]]) -> list[EntryVectors]:
+def group(*rows: list[list[float]]) -> list[Likeness]:
     """Entries of which image ``i`` has the cosine ``rows[i][j][c]`` with caption ``c`` of entry ``j``."""
     count = len(rows)
     cosines = np.array(rows, dtype=np.float32).reshape(count, count, -1)
     # Image i is the unit vector i, so coordinate i of a text is its cosine with it.
     return [
-        EntryVectors(np.eye(count, dtype=np.float32)[n], cosines[:, n].T.copy(), np.zeros((0, count)))
+        Likeness.of_vectors(np.eye(count, dtype=np.float32)[n], cosines[:, n].T.copy(), np.zeros((0, count)))
         for n in range(count)
     ]
 
 
 def neg(captions: list[float], negatives: list[float], ties: Ties = "wrong") -> float:
     texts = [np.array([[value, 0] for value in row], dtype=np.float32) for row in (captions, negatives)]
-    return prefer_captions(EntryVectors(np.float32([1, 0]), *texts), ties).hit
+    return prefer_captions(Likeness.of_vectors(np.float32([1, 0]), *texts), ties).hit
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_images_find_their_captions(table: list[list[list[float]]], hits: list[b
 def test_of_equal_captions_the_first_is_found_wherever_they_stand(count: int, dimension: int):
     generator = np.random.default_rng(count * dimension)
     text, image = generator.normal(size=(2, 1, dimension)).astype(np.float32)
-    entry = EntryVectors(image[0], text, text[:0])
+    entry = Likeness.of_vectors(image[0], text, text[:0])
     hits = match_captions(table_of([entry] * count))
     assert [hit.hit for hit in hits] == [True] + [False] * (count - 1)
     assert all(hit.own == hit.rival for hit in hits)
@@ -94,8 +94,8 @@ def square(table: list[list[float]], ties: Ties = "wrong") -> tuple[tuple[float,
     first, second = np.array(table, dtype=np.float32)
     unit = np.float32([1, 0])
 
-    def entry(own: float, other: float) -> EntryVectors:
-        return EntryVectors(unit, *(np.array([[value, 0]], dtype=np.float32) for value in (own, other)))
+    def entry(own: float, other: float) -> Likeness:
+        return Likeness.of_vectors(unit, *(np.array([[value, 0]], dtype=np.float32) for value in (own, other)))
 
     return match_square(entry(first[0], first[1]), entry(second[1], second[0]), ties)
 

@@ -14,12 +14,11 @@ import pytest
 
 from capbench.benchmarks.inputs.failures import FailureLog
 from capbench.benchmarks.protocols import names_where, protocols
-from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings
+from capbench.benchmarks.protocols.agreement import Agreement, AgreementSettings, RatedCaption
 from capbench.benchmarks.protocols.contract import Protocol, ProtocolSettings
 from capbench.benchmarks.protocols.document_reader import read_values
 from capbench.benchmarks.protocols.generate_until import GenerateUntil
 from capbench.benchmarks.protocols.job import Collected, Job, Result, ScoredMetric, Shard, Summary
-from capbench.benchmarks.protocols.rated_captions import RatedCaption
 from capbench.benchmarks.statistics.contract import Statistic
 from capbench.cli.main import main
 from capbench.metrics import Items

@@ -13,13 +13,7 @@ from rated_task import UNRATED, run_rated
 import capbench
 from capbench.benchmarks.protocols.choices import ChoicePart
 from capbench.benchmarks.protocols.document_reader import UnusableDocument
-from capbench.benchmarks.protocols.preference import (
-    Preference,
-    PreferenceSettings,
-    pairs_of_ranking,
-    preference_credit,
-    shares_of,
-)
+from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings, pairs_of_ranking, preference_credit
 from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.errors import DataError, TaskError
@@ -228,7 +222,7 @@ def test_row_without_its_category_is_named(run):
         run([row("a", [1, 2], kind=None)], doc_to_category="kind")
 
 
-graded = partial(shares_of, grades=(0, 4))
+shares_of, graded = PreferenceSettings().shares_of, PreferenceSettings(grades=(0, 4)).shares_of
 
 
 @pytest.mark.parametrize(

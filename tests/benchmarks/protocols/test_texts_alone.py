@@ -13,7 +13,7 @@ from named_features import NamedFeatures
 from task_keys import write_task
 
 import capbench
-from capbench.benchmarks.protocols.matching.image_text_hits import EntryVectors, prefer_captions
+from capbench.benchmarks.protocols.matching.image_text_hits import Likeness, prefer_captions
 from capbench.errors import TaskError
 from capbench.metrics.golden import read_golden
 
@@ -51,7 +51,7 @@ def test_shares_are_those_of_the_released_comparisons(data_folder):
             units = [(vector / np.linalg.norm(vector)).astype(np.float32) for vector in map(bag, names)]
             image, (first, second, false) = units[0], (unit[None] for unit in units[1:])
             pairs = (np.concatenate([first, second]), first, second)
-            hits.append([prefer_captions(EntryVectors(image, captions, false)).hit for captions in pairs])
+            hits.append([prefer_captions(Likeness.of_vectors(image, captions, false)).hit for captions in pairs])
         means = dict(zip(("image-to-text task", "Image-P1-Neg", "Image-P2-Neg"), np.mean(hits, axis=0), strict=True))
         assert means == pytest.approx({name: released[name] for name in means}, abs=1e-12)
 

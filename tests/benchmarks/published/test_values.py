@@ -1,11 +1,14 @@
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from capbench.benchmarks.published.values import FOLDER, find, load, papers
+from capbench.benchmarks.records.reading import read_task_run
 from capbench.errors import TaskError
 
+ROOT = Path(__file__).parents[3]
 RECORDS = [record for paper in papers() for record in load(paper).records]
 
 
@@ -133,3 +136,18 @@ def test_records_have_at_most_one_of_model_encoder_and_setting():
         for line in path.read_text(encoding="utf-8").splitlines():
             if line.startswith("- {"):
                 assert len(re.findall(r", (?:model|encoder|setting): ", line)) <= 1, line
+
+
+def test_kept_runs_round_to_what_another_harness_expects_in_all_cells_but_one():
+    unlike, cells = {}, 0
+    for alias in ("Composite", "Flickr8k-CF", "Flickr8k-Expert"):
+        (file,) = (ROOT / "results/runs" / alias.lower().replace("-", "_")).rglob("run.json")
+        run = read_task_run(file.parent)
+        for result in run.results:
+            label = run.record.metric_label(result.metric)
+            expected = find("capevalkit", "expected", alias, label, result.statistic)
+            if expected is not None and result.value is not None:
+                cells += 1
+                if round(100 * result.value, 1) != expected.value:
+                    unlike[alias, label, result.statistic] = (round(100 * result.value, 2), expected.value)
+    assert (cells, unlike) == (24, {("Composite", "ROUGE-L", "kendall_b"): (30.06, 30.0)})

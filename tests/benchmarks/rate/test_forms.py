@@ -10,9 +10,8 @@ from rated_session import make_session, rate_all
 from capbench.benchmarks.rate import session as module
 from capbench.benchmarks.rate.forms import answer_of, credits_of, is_answer, judgements_of
 from capbench.benchmarks.rate.items import RatedItem, Step
-from capbench.benchmarks.rate.quality import rater_rows, warnings
 from capbench.benchmarks.rate.questions import questions_of
-from capbench.benchmarks.rate.report import figures, report
+from capbench.benchmarks.rate.report import figures, rater_rows, report, warnings
 from capbench.benchmarks.rate.session import RatingQueue, Session, read_session
 from capbench.errors import UsageError
 
@@ -133,7 +132,7 @@ def rated(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Session:
 
 def test_raters_who_do_not_read_or_always_say_the_same_are_named_with_their_self_agreement(rated: Session) -> None:
     answers = {rater: rated.answers(rater).current for rater in rated.raters()}
-    rows = {name: row.values for name, row in rater_rows(rated, answers).items()}
+    rows = rater_rows(rated, answers)
     assert [rows[name]["seconds"] for name in ("ann", "bob", "cy")] == [9, 0.1, 9]
     assert [rows[name]["fast"] for name in ("ann", "bob")] == [(0, 16), (16, 16)]
     assert rows["ann"]["same_again"] == (4, 4)

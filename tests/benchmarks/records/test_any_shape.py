@@ -25,7 +25,7 @@ from capbench.benchmarks.records.reading import read_record, read_task_run
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.schema import SCHEMA_PATH, schema_text
 from capbench.benchmarks.running.rescoring import score_again, verify_run
-from capbench.benchmarks.tables.export_rows import write_table
+from capbench.benchmarks.tables.results import write_table
 from capbench.errors import BenchError, DataError
 from capbench.tasks.index import TaskIndex
 

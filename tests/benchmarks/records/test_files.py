@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from in_shards import Broken
+from own_entries import own_entries
 
 import capbench
 from capbench.benchmarks.records.files import require_files, write_run
@@ -60,12 +61,7 @@ class Picky(Metric):
         return Scores(np.array([math.nan if n in failures else c for n, c in enumerate(counts)]), failures=failures)
 
 
-@pytest.fixture(autouse=True)
-def _user_metrics():
-    metrics.add("broken", Broken)
-    metrics.add("picky", Picky)
-    yield
-    del metrics._entries["broken"], metrics._entries["picky"]
+_user_metrics = own_entries(metrics, broken=Broken, picky=Picky)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import jsonschema
 import numpy as np
 import pyarrow.parquet
 import pytest
+from own_entries import own_entries
 from task_keys import AGREEMENT
 
 import capbench
@@ -107,12 +108,7 @@ class Failing(Quoting):
         raise ValueError(f"no such words: {items.candidates[0]}")
 
 
-@pytest.fixture(autouse=True)
-def _user_metrics():
-    metrics.add("quoting", Quoting)
-    metrics.add("failing", Failing)
-    yield
-    del metrics._entries["quoting"], metrics._entries["failing"]
+_user_metrics = own_entries(metrics, quoting=Quoting, failing=Failing)
 
 
 SECRETS = ("zebra", "giraffe", "okapi", "much too good", "a lion sleeps", "7.25")

@@ -168,7 +168,7 @@ def test_scores_that_no_bins_can_hold_have_no_histogram():
 
 def test_histogram_needs_neither_ratings_nor_words_and_knows_means_to_the_middle_of_a_bin():
     read = Histogram.model_validate({"edges": [0, 1, 3], "counts": [1, 3]})
-    assert (read.ratings, read.rating_counts, read.words, read.word_counts) == ([], [], [], [])
+    assert read.grouped("by_rating") == read.grouped("by_words") == ([], [])
     assert read.centres == [0.5, 2]
     # One caption at 0.5 and three at 2.
     assert read.mean(read.counts) == (0.5 + 3 * 2) / 4

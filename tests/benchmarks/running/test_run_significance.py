@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from own_entries import own_entries
 from task_keys import write_task
 
 import capbench
@@ -53,12 +54,7 @@ class Constant(Noisy):
         return Scores(np.ones(len(items)))
 
 
-@pytest.fixture(autouse=True)
-def _user_metrics() -> Iterator[None]:
-    metrics.add("noisy", Noisy)
-    metrics.add("constant", Constant)
-    yield
-    del metrics._entries["noisy"], metrics._entries["constant"]
+_user_metrics = own_entries(metrics, noisy=Noisy, constant=Constant)
 
 
 NOISY = [f"noisy[noise={noise}]" for noise in (0.5, 3.0, 9.0)]

@@ -148,8 +148,8 @@ def test_server_is_sent_one_frame_which_is_remarked_once_beside_that_of_the_metr
         )["mine"]
     # A JPEG goes to the server as it is; CLIP-S turns it no more than any other.
     assert remarks(run.record.remarks) == {MANY: ["2.gif"], TURNED: ["0.jpg"]}
-    assert "captions and metrics" in run.record.timings.steps
-    assert run.record.timings.metrics["clip_s"] > 0
+    assert "captions and metrics" in run.record.timings
+    assert run.record.values["timings"]["each_metric"]["clip_s"] > 0
 
 
 def test_parts_of_a_photograph_are_remarked_by_clip_f1_from_the_store_too(images: Path, tiny_clip):
@@ -172,7 +172,7 @@ def test_photograph_whose_crops_are_matched_is_remarked_once(images: Path, tiny_
     model = {"pretrained": str(tiny_clip.open_clip_folder), "device": "cpu"}
     run = capbench.evaluate("open_clip", "mine", model_args=model, include_path=[images], resamples=0)["mine"]
     assert remarks(run.record.remarks) == {TURNED: ["0.jpg"]}
-    assert list(run.record.timings.steps) == ["data", "matches", "statistics", "significance"]
+    assert list(run.record.timings)[:-1] == ["data", "matches", "statistics", "significance"]
 
 
 def test_judge_that_is_shown_one_frame_says_so_from_the_store_too(images: Path):

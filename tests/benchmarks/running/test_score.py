@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_shards import LongestOf, Picky, RankOf
+from own_entries import own_entries
 
 import capbench
 from capbench.benchmarks.running import rows as score_rows
@@ -42,12 +43,7 @@ class NeedsParts(HalfFails):
     needs = frozenset({"objects", "boxes"})
 
 
-@pytest.fixture
-def user_metrics():
-    metrics.add("half_fails", HalfFails)
-    metrics.add("needs_parts", NeedsParts)
-    yield
-    del metrics._entries["half_fails"], metrics._entries["needs_parts"]
+user_metrics = own_entries(metrics, autouse=False, half_fails=HalfFails, needs_parts=NeedsParts)
 
 
 def failures(table) -> dict[str, list[str]]:

@@ -29,12 +29,17 @@ def videos(folder: Path, *names: str) -> None:
         noise_video(folder / name, number, 6)
 
 
-def run(task: str, data: Path, model: Path, *more: str) -> TaskRun:
-    """Run a task by the command, with a captioner that sees two frames, and return its record."""
+def run(task: str, data: Path, model: Path | dict[str, str], *more: str) -> TaskRun:
+    """Run a task by the command and return its record: with a captioner that sees two frames, or captions by id."""
     where = data / "runs" / str(len([*data.glob("runs/*")]))
-    captioner = ["--model", "hf", "--model_args", f"pretrained={model},device=cpu,frames=2"]
-    options = ["--gen_kwargs", "max_new_tokens=4", "--data", f"{task}={data}", "--skip_checks", "--bootstrap", "0"]
-    assert main(["run", "--task", task, *captioner, *options, "--output_path", str(where), *more]) == 0
+    if isinstance(model, dict):
+        (data / "captions.json").write_text(json.dumps(model))
+        captioner = ["--model", f"captions:{data / 'captions.json'}"]
+    else:
+        captioner = ["--model", "hf", "--model_args", f"pretrained={model},device=cpu,frames=2"]
+        captioner += ["--gen_kwargs", "max_new_tokens=4"]
+    options = ["--data", f"{task}={data}", "--skip_checks", "--bootstrap", "0", "--output_path", str(where)]
+    assert main(["run", "--task", task, *captioner, *options, *more]) == 0
     (folder,) = where.glob("*/*/*")
     return capbench.load_run(folder)[task]
 
@@ -127,6 +132,39 @@ def test_vdc_is_the_share_of_questions_that_a_judge_answers_from_the_caption(tmp
     by_metric = values(run("vdc_short", tmp_path, tiny_qwen2_vl, *recorded(tmp_path, answers)))
     assert by_metric["vdc_accuracy", ""] == (1 / 2 + 1) / 2
     assert by_metric["vdcscore", ""] == ((5 + 1) / 2 + 4) / 2
+
+
+def test_recorded_captions_are_judged_by_recorded_answers_without_videos(tmp_path: Path):
+    dream, vdc = tmp_path / "dream", tmp_path / "vdc"
+    for folder in (dream, vdc):
+        folder.mkdir()
+    reference, event, caption = "a dog runs.", "A dog runs.", "a dog sleeps."
+    jsonl(dream / "DREAM-1k.jsonl", [dream_row(7, "movie_animation", reference, event)])
+    answers = {
+        fill(EXTRACT, caption=caption): json.dumps({"events": ["it sleeps", "a dog"]}),
+        fill(RELATE, description=reference, events=str(["it sleeps", "a dog"])): json.dumps(
+            {
+                "events": [
+                    {"event": "it sleeps", "relationship": "contradiction"},
+                    {"event": "a dog", "relationship": "entailment"},
+                ]
+            }
+        ),
+        fill(RELATE, description=caption, events=str([event])): json.dumps(
+            {"events": [{"event": event, "relationship": "neutral"}]}
+        ),
+    }
+    by_metric = values(run("dream_1k", dream, {"7": caption}, *recorded(dream, answers)))
+    assert [by_metric[name, ""] for name in ("autodq_precision", "autodq_recall", "autodq")] == [0.5, 0, 0]
+    jsonl(vdc / "detailed.jsonl", [{"v": [{"question": "What?", "answer": "dog", "category": ""}]}])
+    answers = {
+        f"{ANSWER_SYSTEM}\n\n{fill(ANSWER, caption=caption, question='What?')}": "a dog",
+        f"{COMPARE_SYSTEM}\n\n{fill(COMPARE, question='What?', answer='dog', predicted='a dog')}": (
+            "{'pred': 'yes', 'score': 4}"
+        ),
+    }
+    by_metric = values(run("vdc_detailed", vdc, {"v": caption}, *recorded(vdc, answers)))
+    assert [by_metric[name, ""] for name in ("vdc_accuracy", "vdcscore")] == [1, 4]
 
 
 def test_msvd_and_vatex_are_scored_with_the_captions_of_people(tmp_path: Path, tiny_qwen2_vl: Path):

@@ -18,7 +18,7 @@ from capbench.adapters.aliases import ModelSpec
 from capbench.adapters.images import file_digests
 from capbench.benchmarks.running.execution import Execution
 from capbench.benchmarks.scale.executors import LocalExecutor
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run
 
 pytestmark = pytest.mark.costly
 

@@ -22,10 +22,9 @@ from capbench.benchmarks.published.values import Published
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.running.plan import resolve_call
-from capbench.benchmarks.running.recording import published_entry
+from capbench.benchmarks.running.runner import published_entry
 from capbench.benchmarks.statistics.bootstrap import Interval
-from capbench.benchmarks.tables.results import legend, render, result_rows
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run, legend, render, result_rows
 from capbench.benchmarks.tables.text import csv_text, html_text
 from capbench.errors import UsageError
 from capbench.metrics import Context, Items, Metric, Scores, metrics
@@ -372,7 +371,7 @@ def seen(html: str) -> Seen:
 
 
 @pytest.fixture
-def hostile_metric():
+def hostile_metric(monkeypatch: pytest.MonkeyPatch):
     class Hostile(Metric):
         label = HOSTILE
         source = "here"
@@ -382,9 +381,7 @@ def hostile_metric():
                 np.array([0.5] + [np.nan] * (len(items) - 1)), failures=dict.fromkeys(range(1, len(items)), HOSTILE)
             )
 
-    metrics.add("hostile", Hostile)
-    yield
-    metrics._entries.pop("hostile")
+    monkeypatch.setitem(metrics._entries, "hostile", Hostile)
 
 
 def test_scores_show_values_the_first_captions_and_what_became_of_the_others(hostile_metric):

@@ -22,7 +22,7 @@ from capbench.benchmarks.tables.pages.charts import scatter
 from capbench.benchmarks.view.compare_pages import compare_page
 from capbench.benchmarks.view.filters import FilterError
 from capbench.benchmarks.view.finding import Pictures, Runs
-from capbench.benchmarks.view.matches import explain
+from capbench.benchmarks.view.sample_pages import explain
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
 from capbench.benchmarks.view.words import mark_words, word_differences

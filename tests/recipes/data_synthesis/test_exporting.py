@@ -82,7 +82,7 @@ def test_rows_that_are_no_data_set_are_named_and_nothing_is_left(
 @pytest.mark.costly
 @pytest.mark.parametrize("form", ["webdataset", "parquet"])
 def test_memory_does_not_grow_with_rows(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(exporting, "_AT_ONCE", 50)
+    monkeypatch.setattr(exporting, "_AT_ONCE", 10)
 
     def peak(count: int) -> int:
         folder = write_rows(tmp_path / f"made {count}", count)
@@ -93,5 +93,5 @@ def test_memory_does_not_grow_with_rows(form: str, tmp_path: Path, monkeypatch: 
         finally:
             tracemalloc.stop()
 
-    peak(100)
-    assert peak(1_500) < 1.3 * peak(300)
+    peak(20)
+    assert peak(600) < 1.3 * peak(60)

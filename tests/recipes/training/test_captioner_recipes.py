@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 from killed_training import assert_alike, last_checkpoint, train_until_killed, untold
 from safetensors.torch import load_file
 from tiny_recipes import call_of
+from warm_python import run_python
 
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.contracts import CaptionRequest
@@ -184,10 +184,8 @@ def test_trained_folders_hold_no_path_and_transformers_alone_writes_their_captio
         expected.append(written.captions[0].text)
         asked.append([str(repository), str(picture), shown])
         assert "- **Loads with**: transformers" in (moved / "README.md").read_text(encoding="utf-8")
-    plain = subprocess.run(
-        [sys.executable, Path(__file__).parents[2] / "plain_transformers.py"], input=json.dumps(asked),
-        capture_output=True, text=True, cwd=tmp_path, timeout=280, check=True,
-    )  # fmt: skip
+    alone = Path(__file__).parents[2] / "plain_transformers.py"
+    plain = run_python(alone, folder=tmp_path, environment=os.environ, said=json.dumps(asked))
     assert [json.loads(line) for line in plain.stdout.splitlines()] == expected
     assert len(set(filter(None, expected))) >= 2
 

@@ -327,7 +327,7 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_checkpoint(call: Make, 
     with pytest.raises(BenchError) as caught:
         run_recipe(wild, tmp_path / "out", lambda taken: None, {})
     assert "step 2: " in caught.value.message
-    assert all(sample in caught.value.message for sample in opened(wild).ids(1))
+    assert all(row.id in caught.value.message for row in opened(wild).rows_of(1))
     (line,) = read_history(tmp_path / "out")
     assert (
         f"The last checkpoint is {tmp_path / 'out' / 'checkpoints' / 'checkpoint-1'} (step 1, loss {line['loss']:.4g})."

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ import pytest
 import torch
 from killed_training import killed_at, untold
 from safetensors.torch import load_file
-from tiny_recipes import VALIDATION
+from started_by_torchrun import in_two
+from tiny_recipes import VALIDATION, call_of
 
 from capbench.errors import BenchError, TrainingError, UsageError
 from capbench.recipes.training.checkpoints import CHECKPOINTS, MARK
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
 from capbench.recipes.training.history import read_history
+from capbench.recipes.training.processes import TrainingProcesses
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
 
@@ -121,6 +124,10 @@ def test_validation_is_the_mean_over_its_tokens_and_decides_when_it_ends_and_wha
 def test_what_cannot_go_on_is_said(llava: Make, tmp_path: Path):
     with pytest.raises(UsageError, match="4 is no multiple of 3 images at once times 1 process"):
         opened(llava(objective={"piece": 3}))
+    # The library would train on the first GPU.
+    second = TrainingProcesses("cuda:1")
+    with pytest.raises(UsageError, match=r"--device cuda:1: .*\n.*CUDA_VISIBLE_DEVICES=1"):
+        opened(replace(llava(), processes=second))
     call = llava(optimiser={"rate": 99.0}, stop={"steps": 6, "every": 6})
     trainer = opened(call)
     next(iter(trainer.parameters.values())).data.fill_(float("nan"))
@@ -128,29 +135,31 @@ def test_what_cannot_go_on_is_said(llava: Make, tmp_path: Path):
         TrainingError, match="step 1: the loss or the norm of the gradients is nan; its rows: "
     ) as caught:
         trainer.train(tmp_path, untold, "f")
-    assert all(sample in str(caught.value) for sample in trainer.ids(0))
+    assert all(row.id in str(caught.value) for row in trainer.rows_of(0))
+    assert "There is no earlier checkpoint" in str(caught.value)
     trained(llava(stop={"steps": 1, "every": 1}), tmp_path / "out")
     (tmp_path / "out" / CHECKPOINTS / "checkpoint-1" / MARK).write_text("{")
     with pytest.raises(BenchError, match=r"checkpoint-1.*not a valid checkpoint"):
         trained(llava(stop={"steps": 1, "every": 1}), tmp_path / "out")
 
 
-@pytest.mark.parametrize("objective", [{}, {"fsdp": True, "checkpointing": True}], ids=["copies", "fsdp"])
-def test_two_processes_train_as_one_does(llava: Make, tmp_path: Path, objective: dict[str, bool]):
+@pytest.mark.parametrize("by_torchrun", [False, True], ids=["copies", "fsdp"])
+def test_two_processes_train_as_one_does(llava: Make, tmp_path: Path, by_torchrun: bool):
+    objective = {"fsdp": True, "checkpointing": True} if by_torchrun else {}
     call = llava(objective={"piece": 1, **objective}, data=VALIDATION, stop={"steps": 3, "every": 2, "keep": "best"})
     alone = trained(call, tmp_path / "one")
-    two = tmp_path / "two"
-    train = ["-m", "capbench.cli.main", "train", str(call.loaded.parsed.path), "--output", str(two), "--device", "cpu"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *train]
-    model = str(call.loaded.recipe.model.arguments["pretrained"])
-    done = subprocess.run(
-        [*launch, "--no_judge", "--run_functions", "--allow_outside", model],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    two, recipe = tmp_path / "two", str(call.loaded.parsed.path)
+    if by_torchrun:
+        train = ["-m", "capbench.cli.main", "train", recipe, "--output", str(two), "--device", "cpu", "--no_judge"]
+        model = str(call.loaded.recipe.model.arguments["pretrained"])
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *train,
+             "--run_functions", "--allow_outside", model],
+            env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+    else:
+        in_two(lambda: run_recipe(call_of(recipe), two, untold, {}, judge=False))
     (file,) = (two / "weights").glob("*model*.safetensors")
     both = load_file(file)
     assert both.keys() == alone.keys()

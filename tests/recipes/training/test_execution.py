@@ -20,7 +20,7 @@ from capbench.cli.main import main
 from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.execution import opened
+from capbench.recipes.training.execution import opened, require_room
 from capbench.recipes.training.schema import list_recipes, load_recipe
 
 JUDGE = [{"task": "shapes_foil", "metrics": ["clip_s", "pac_s"], "limit": 8}]
@@ -92,6 +92,12 @@ def test_dry_run_counts_and_writes_nothing(recipe_file, tmp_path, capsys):
     activations = float(shown["memory"].rpartition("activations ")[2].split()[0])
     # At least the inputs of each of the MLP's layers, of 65 patches of 4 pictures.
     assert activations * 1e6 > 4 * 65 * (64 + 256) * 4
+
+
+def test_training_that_does_not_fit_a_gpu_is_refused_with_what_needs_less():
+    require_room(10**9, 10**9)
+    with pytest.raises(UsageError, match=r"needs 2.5 GB on each GPU, which has 1.0 GB.\n.*lora.*objective.fsdp=true"):
+        require_room(25 * 10**8, 10**9)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_papers_recipe_is_tuned_by_its_reward_and_its_card_says_what_was_paid(ti
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"objective": {"piece": 3}}, "4 images are no multiple of 3 in each of 1 processes"),
+        ({"objective": {"piece": 3}}, "4 is no multiple of 3 images at once times 1 process"),
         ({"objective": {"captions": 1}}, "captions"),
     ],
 )

@@ -103,7 +103,7 @@ def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the
     assert state.best == min(losses) == losses[state.best_step - 1]
     assert state.step - state.best_step == 3
     assert "not lower for 3 steps" in state.ended
-    assert trainer.validate() == pytest.approx(state.best, abs=1e-6)
+    assert trainer.validate() == {"validation_loss": pytest.approx(state.best, abs=1e-6)}
     kept, _ = last_checkpoint(tmp_path)
     assert (kept["step"], kept["ended"]) == (state.step, state.ended)
     # Of the best and of the last one.

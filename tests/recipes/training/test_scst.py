@@ -80,17 +80,24 @@ def test_a_caption_alone_is_held_against_the_greedy_one(scst: Make, both: list[d
 
 
 def test_validation_is_the_mean_reward_of_greedy_captions_that_have_one(scst, both):
-    trainer: Any = opened(scst(data=VALIDATION, objective={"reward": both, "piece": 2}))
+    measure = {"metrics": ["length"]}
+    trainer: Any = opened(scst(data=VALIDATION, objective={"reward": both, "piece": 2}, measure=measure))
     inputs = [trainer.inputs(piece) for piece, _ in trainer.pieces(trainer.validation)]
     written = [ids for batch in inputs for ids in trainer.trainable.write_captions(batch, Writing(1, False, 8))]
     expected = trainer._scored(trainer.validation, written, 1).total
-    assert trainer.validate() == pytest.approx(-expected.mean())
+    # Captions that metrics and rewards are computed of are written once.
+    write, calls = trainer.trainable.write_captions, list[object]()
+    counted = replace(trainer.trainable, write_captions=lambda *inputs: calls.append(inputs) or write(*inputs))
+    trainer.trainable = counted
+    values = trainer.validate()
+    assert values == {"validation_loss": pytest.approx(-expected.mean()), "length": values["length"]}
+    assert len(calls) == len(inputs)
     trainer = opened(scst(data=VALIDATION, objective={"reward": [CIDER, both[1]], "piece": 2}))
     trainer.validation[1:] = [replace(row, captions=()) for row in trainer.validation[1:]]
     known = trainer._scored(trainer.validation[:1], written[:1], 1).total
-    assert trainer.validate() == pytest.approx(-known[0])
+    assert trainer.validate() == {"validation_loss": pytest.approx(-known[0])}
     trainer.validation[:1] = []
-    assert np.isnan(trainer.validate())
+    assert np.isnan(trainer.validate()["validation_loss"])
 
 
 def test_images_of_rewards_are_encoded_once_and_captions_of_an_image_once_a_step(scst, both, monkeypatch):
@@ -241,5 +248,5 @@ def test_loss_that_is_no_number_stops_with_step_rows_and_the_last_checkpoint(scs
 
     with pytest.raises(TrainingError, match="step 3: the loss is nan; its rows: ") as caught:
         loop.run(spoil)
-    assert all(sample in str(caught.value) for sample in trainer.ids(2))
+    assert all(row.id in str(caught.value) for row in trainer.rows_of(2))
     assert "(step 2, loss " in str(caught.value)

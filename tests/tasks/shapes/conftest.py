@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import capbench
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run
 from capbench.recipes.shapes.world.clip import build, write_encoder
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import capbench
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run
 from capbench.errors import TaskError
 from capbench.tasks.shapes.asked import false_captions, questions, questions_of, squares_of
 from capbench.tasks.shapes.sampling import sample_scene

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import capbench
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run
 from capbench.tasks.shapes.accounts import account_of, chain
 from capbench.tasks.shapes.describing import detailed
 from capbench.tasks.shapes.grading import add_thing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import capbench
-from capbench.benchmarks.tables.run import Run
+from capbench.benchmarks.tables.results import Run
 from capbench.tasks.shapes.scene import SHAPES
 from capbench.tasks.shapes.systems import STRENGTHS, SYSTEMS, WRONG_IN_A_HUNDRED, battles, rated_systems
 

@@ -89,25 +89,14 @@ def test_remark_says_how_many_systems_and_which_images_are_whole():
     assert SoftPairwiseAccuracy().remark(whole) == "2 systems"
 
 
-def test_soft_pairwise_accuracy_of_few_images_is_exact_with_mid_p():
-    # Differences 1, 2 of people: sums 3, 1, -1, -3 of signs, so p = 1/8 with half of the tie; metric against: 7/8.
-    rated = systems([[0, 0], [1, 2]], [[1, 2], [0, 0]])
-    assert SoftPairwiseAccuracy("mid_p").value(rated, ones(rated)) == pytest.approx(1 - 6 / 8)
-    # Scores that are people's are as sure as people.
-    rated = systems([[1, 2], [0, 0]], [[1, 2], [0, 0]])
-    assert SoftPairwiseAccuracy("mid_p").value(rated, ones(rated)) == 1
-
-
 def test_soft_pairwise_accuracy_counts_an_image_as_often_as_it_is_drawn_and_ratings_of_a_caption_as_one():
     rated = systems([[0.4, 0.1, 0.7], [0.2, 0.5, 0.1]], [[3, 1, 2], [1, 2, 2]])
     twice = systems([[0.4, 0.4, 0.7], [0.2, 0.2, 0.1]], [[3, 3, 2], [1, 1, 2]])
     several = RatedScores(np.array([1.0, 1.0, 2.0]), np.array([1.0, 3.0, 4.0]), np.zeros(3, int), np.array([0, 0, 1]))
     single = systems([[1], [2]], [[2], [4]])
-    for variant in ("released", "mid_p"):
-        statistic = SoftPairwiseAccuracy(variant)  # pyright: ignore[reportArgumentType]
-        drawn = statistic.value(rated, np.tile([2.0, 0.0, 1.0], 2))
-        assert drawn == pytest.approx(statistic.value(twice, ones(twice)))
-        assert statistic.value(several, np.ones(3)) == statistic.value(single, np.ones(2))
+    statistic = SoftPairwiseAccuracy()
+    assert statistic.value(rated, np.tile([2.0, 0.0, 1.0], 2)) == pytest.approx(statistic.value(twice, ones(twice)))
+    assert statistic.value(several, np.ones(3)) == statistic.value(single, np.ones(2))
 
 
 def test_soft_pairwise_accuracy_needs_an_image_with_captions_of_all():
@@ -194,19 +183,12 @@ def test_pairs_need_two_captions_of_an_image_and_must_not_be_too_many(monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("accuracy_eq", {"by": "caption"}),
-        ("accuracy_eq", {"epsilon": -1}),
-        ("accuracy_eq", {"calibration": "none"}),
-        ("accuracy_eq", {"by": "system", "calibration": "cross_fit"}),
-        ("soft_pairwise_accuracy", {"variant": "p"}),
-        ("soft_pairwise_accuracy", {"permutations": 0}),
-    ],
+    "options",
+    [{"by": "caption"}, {"epsilon": -1}, {"calibration": "none"}, {"by": "system", "calibration": "cross_fit"}],
 )
-def test_wrong_options_are_refused(name: str, options: dict[str, object]):
+def test_wrong_options_are_refused(options: dict[str, object]):
     with pytest.raises(ValueError, match=next(iter(options))):
-        statistics[name](**options)
+        statistics["accuracy_eq"](**options)
     # It is a share, so intervals are Wilson's, and systems are needed where pairs are of one.
     assert AccuracyEq.is_share and AccuracyEq.range == (0, 1)
     assert (AccuracyEq("system").needs, AccuracyEq("image").needs) == (("doc_to_system",), ())
@@ -260,12 +242,10 @@ def test_soft_pairwise_accuracy_is_the_released_one(case: dict[str, Any]):
     assert value_of(released, rated_of(case)) == pytest.approx(case["printed"]["spa"], abs=1e-12)
 
 
-def test_released_soft_pairwise_accuracy_depends_on_the_order_of_systems_and_mid_p_does_not(case: dict[str, Any]):
-    rated, turned = rated_of(case), rated_of(case, backwards=True)
+def test_soft_pairwise_accuracy_depends_on_the_order_of_systems(case: dict[str, Any]):
+    turned = rated_of(case, backwards=True)
     # Rows that come first number their systems from 0 here, as rows of a data set do.
     assert value_of(SoftPairwiseAccuracy(), turned) == pytest.approx(case["printed"]["spa reversed"], abs=1e-12)
-    mid_p = SoftPairwiseAccuracy("mid_p")
-    assert value_of(mid_p, rated) == pytest.approx(value_of(mid_p, turned), abs=1e-12)
 
 
 @pytest.mark.parametrize("by", BY)
