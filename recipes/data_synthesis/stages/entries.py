@@ -10,8 +10,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import yaml
 from pydantic import Field
 
 from ....adapters import JudgeRequest
@@ -59,52 +61,9 @@ class MaskTree(MaskTexts):
         return {BASE: self.cut_whole(most)} | parts
 
 
-FULL_IMAGE = (
-    "You are given a full-text description of an image. You should summarize it into about 65 words, being sure to "
-    "include as much salient visual information as possible given the 65 word constraint, especially information from "
-    "the start of the original description. The new description should apply for the original image. Respond with only "
-    "the summary, in one line."
-)
-SUBMASK = (
-    "You are given a description of part of an image. You should summarize it into a single line no longer than 65 "
-    "words, being sure to include as much salient visual information as possible given the 65. Don't include any "
-    "details not present in the provided description. Respond with only the summary, in one line."
-)
-FEW_WORDS_SHORTER = (
-    "You are given the description for a scene. Summarize and rephrase the description such that the new description "
-    "is a few words shorter, but retains key information."
-)
-SHORTER = (
-    "You are given the description for a scene. Summarize and rephrase the description such that the new description "
-    "is shorter, but retains key information."
-)
-SEVERAL = (
-    "You are providing descriptions of an image. The goal is to create a list of summarized descriptions that all "
-    "accurately describe the same image, but may pay attention to slightly different details. A complete description "
-    "will be provided. Complete 5 entries in this list, each a few sentences long. Provide in the format:\n"
-    "1. <description>\n2. ..."
-)
-NEGATIVES = {
-    "basic": (
-        "You are given the description for an image. You should provide a mostly similar description, changing the "
-        "original one slightly, but introducing enough significant differences such that the two descriptions could "
-        "not possibly be for the same image. Keep the description length the same. Provide just the updated "
-        "description."
-    ),
-    "layout": (
-        "You are given the description for an image. You should provide a mostly similar description, with one part of "
-        "it changed in a way that visibly alters the structure, layout, or content of the image. The change should "
-        "introduce enough difference such that the two descriptions could not be for the same image. Keep the "
-        "description length the same. Provide just the updated description."
-    ),
-    "swaps": (
-        "You are given a description. Selecting ONLY from the same words, construct a random response with the same "
-        "words in a completely new order. The new description should not remain accurate to the first. Try to use all "
-        "of the words from the original description, and keep the length the same, but use the words nearly randomly "
-        "such that the scene makes less sense. Try to pair nouns and adjectives differently than in the original."
-    ),
-}
-
+PROMPTS: Any = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+"""Name to what the judge is asked; ``negatives`` by kind."""
+NEGATIVES: dict[str, str] = PROMPTS["negatives"]
 _PREFACE = 100
 """Maximum length of a preface ("Sure! Here is …") in characters."""
 _FEW_TOKENS = 9
@@ -175,7 +134,7 @@ def reduced(text: str, most: int, asker: Asker, tokens: int, attempt: object) ->
     """
     failures = step = 0
     while (count := clip_tokens(text)) > most:
-        system = FEW_WORDS_SHORTER if count - most <= _FEW_TOKENS else SHORTER
+        system = PROMPTS["few words shorter" if count - most <= _FEW_TOKENS else "shorter"]
         step += 1
         try:
             shorter = asker.line((yield asker.request(text, system, tokens, f"reduce {attempt} {step}")))
@@ -374,7 +333,13 @@ class MoreSummaries(EntryStage):
             )
         replies = self.ask(rows, models, conversations)
         return [
-            self.row(row, reply, models, {"several": SEVERAL}, summaries={**row.values["summaries"], **reply.results})
+            self.row(
+                row,
+                reply,
+                models,
+                {"several": PROMPTS["several"]},
+                summaries={**row.values["summaries"], **reply.results},
+            )
             for row, reply in zip(rows, replies, strict=True)
         ]
 
@@ -389,7 +354,7 @@ class MoreSummaries(EntryStage):
                 break
             prompt = f"Full description: {text}\n\nSummaries:"
             try:
-                answer = yield asker.request(prompt, SEVERAL, settings.new_tokens, attempt)
+                answer = yield asker.request(prompt, PROMPTS["several"], settings.new_tokens, attempt)
                 lines = numbered_lines(answer, _AT_ONCE, asker)
             except NoUse as reason:
                 fault = reason
@@ -438,7 +403,7 @@ class FirstSummary(EntryStage):
                 for row, entries in zip(rows, texts, strict=True)
             ],
         )
-        prompts = {"full image": FULL_IMAGE, "submask": SUBMASK}
+        prompts = {name: PROMPTS[name] for name in ("full image", "submask")}
         return [
             self.row(row, reply, models, prompts, summaries={key: [text] for key, text in reply.results.items()})
             for row, reply in zip(rows, replies, strict=True)
@@ -448,7 +413,7 @@ class FirstSummary(EntryStage):
         settings = self.settings
         text = asking.cut_to_tokens(text, settings.input_tokens)
         is_part = clip_tokens(text) <= settings.tokens if settings.prompts == "released" else key != BASE
-        system = SUBMASK if is_part else FULL_IMAGE
+        system = PROMPTS["submask" if is_part else "full image"]
 
         def ask(attempt: int) -> Conversation[str]:
             answer = asker.line((yield asker.request(text, system, settings.new_tokens, attempt)))
