@@ -24,32 +24,7 @@ WIDTHS: dict[Width, float] = {"single": 3.3, "double": 6.9}
 BLUE, ORANGE, BLACK, GREY, PALE = "#0072B2", "#D55E00", "#000000", "#767676", "#CFE3F1"
 """Okabe and Ito's colours, of different lightness; marks differ in shape, too."""
 
-_STYLE: dict[str, Any] = {
-    # The first comes with matplotlib. Where an SVG is shown without it, the others are no wider: nothing overlaps.
-    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica", "sans-serif"],
-    "font.size": 8,
-    "axes.titlesize": 9,
-    "figure.titlesize": 9,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,
-    "text.parse_math": False,  # a metric may be called cost_in_$
-    "legend.frameon": False,
-    "legend.handletextpad": 0.4,
-    "legend.columnspacing": 1.2,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 300,
-    # Text stays text: it can be searched, selected, read aloud and edited.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "capbench",
-    "pdf.fonttype": 42,
-}
+_STYLE = Path(__file__).with_name("capbench.mplstyle")
 
 
 @contextlib.contextmanager
@@ -62,7 +37,8 @@ def style() -> Iterator[None]:
     with extra("plot", "plots need the package matplotlib"):
         import matplotlib
     settings: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
-    with matplotlib.rc_context(settings | _STYLE):
+    own = matplotlib.rc_params_from_file(_STYLE, use_default_template=False)
+    with matplotlib.rc_context(settings | dict(own)):
         yield
 
 
