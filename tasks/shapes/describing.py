@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .accounts import SceneAccount, account_of, chain
 from .scene import Scene, SpatialRelation, Stream, Thing, generator
 
-PLACES = {
-    "gray": "on a gray background",
-    "pink": "on a pink background",
-    "grass": "on grass",
-    "sky": "in the sky",
-    "sand": "on sand",
-    "brick": "on a brick wall",
-}
+WORDS: Any = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
+"""Language to its words for what a scene holds."""
+PLACES: dict[str, str] = WORDS["english"]["places"]
 """The words for each background."""
 
-_WORDINGS = {
-    "left of": ("to the left of", "left of", "on the left of"),
-    "right of": ("to the right of", "right of", "on the right of"),
-    "above": ("above", "over"),
-    "below": ("below", "under"),
-}
+_WORDINGS: dict[str, list[str]] = WORDS["english"]["wordings"]
 _TEMPLATES = 7
-_COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five"}
 
 
 def name(thing: Thing, article: str = "a", full: bool = True) -> str:
@@ -86,12 +78,25 @@ def sentence(account: SceneAccount) -> str:
 
 def short_references(scene: Scene) -> list[str]:
     """Return five short references of a scene, all different, on two of its things or more."""
+    return different_texts(scene, _TEMPLATES, _short_text)
+
+
+def different_texts(
+    scene: Scene, templates: int, short_text: Callable[[int, Scene, np.random.Generator], str]
+) -> list[str]:
+    """Return five different texts on a scene.
+
+    Args:
+        scene: The scene.
+        templates: The number of templates, of which the first can give a new text each time.
+        short_text: Returns a text by a template, with random numbers.
+    """
     rng = generator(scene.seed, Stream.WORDING)
     texts: dict[str, None] = {}
-    for template in rng.permutation(_TEMPLATES)[:5].tolist():
-        text = _short_text(template, scene, rng)
+    for template in rng.permutation(templates)[:5].tolist():
+        text = short_text(template, scene, rng)
         while text in texts:
-            text = _short_text(0, scene, rng)
+            text = short_text(0, scene, rng)
         texts[text] = None
     return list(texts)
 
@@ -106,7 +111,7 @@ def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
         case 3:
             return finished(listed, scene.background)
         case 4:
-            return f"{_COUNTS[len(things)]} shapes {PLACES[scene.background]}: {listed}."
+            return f"{WORDS['english']['counts'][str(len(things))]} shapes {PLACES[scene.background]}: {listed}."
         case 5:
             return finished(f"a picture of {name(first)} and {name(second)}", scene.background)
     relation = chain([second, first], None).relations[0]

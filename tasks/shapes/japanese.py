@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .accounts import SceneAccount, chain
-from .scene import Scene, Stream, Thing, generator
+from .describing import WORDS, different_texts
+from .scene import Scene, Thing
 
-_SHAPES = {
-    "circle": "円",
-    "square": "四角形",
-    "triangle": "三角形",
-    "star": "星",
-    "heart": "ハート",
-    "cross": "十字",
-    "diamond": "ひし形",
-    "moon": "月",
-    "arrow": "矢印",
-}
-_ATTRIBUTES = {
-    "small": "小さな",
-    "large": "大きな",
-    "striped": "縞模様の",
-    "dotted": "水玉模様の",
-    "checked": "市松模様の",
-    "red": "赤い",
-    "orange": "オレンジ色の",
-    "yellow": "黄色い",
-    "green": "緑色の",
-    "blue": "青い",
-    "purple": "紫色の",
-    "black": "黒い",
-    "white": "白い",
-}
-_PLACES = {
-    "gray": "灰色の背景に",
-    "pink": "ピンク色の背景に",
-    "grass": "芝生の上に",
-    "sky": "空に",
-    "sand": "砂の上に",
-    "brick": "レンガの壁に",
-}
-_WORDINGS = {
-    "left of": ("の左に", "の左側に"),
-    "right of": ("の右に", "の右側に"),
-    "above": ("の上に", "の上の方に"),
-    "below": ("の下に", "の下の方に"),
-}
-_COUNTS = {2: "二つ", 3: "三つ", 4: "四つ", 5: "五つ"}
+_WORDS: Any = WORDS["japanese"]
 _TEMPLATES = 6
 
 
@@ -59,7 +22,7 @@ def name(thing: Thing, full: bool = True) -> str:
         full: Whether size and texture are named; the colour always is.
     """
     words = thing.attributes if full else [thing.colour]
-    return "".join(map(_ATTRIBUTES.__getitem__, words)) + _SHAPES[thing.shape]
+    return "".join(map(_WORDS["attributes"].__getitem__, words)) + _WORDS["shapes"][thing.shape]
 
 
 def sentence(account: SceneAccount) -> str:
@@ -71,20 +34,13 @@ def sentence(account: SceneAccount) -> str:
     if account.relations:
         relation = account.relations[0]
         subject, other = account.things[relation.subject], account.things[relation.object]
-        words = f"{name(other)}{_WORDINGS[relation.predicate][0]}{name(subject)}"
+        words = f"{name(other)}{_WORDS['wordings'][relation.predicate][0]}{name(subject)}"
     return _finished(words, account.background)
 
 
 def short_references(scene: Scene) -> list[str]:
     """Return five short references of a scene, all different, on two of its things or more."""
-    rng = generator(scene.seed, Stream.WORDING)
-    texts: dict[str, None] = {}
-    for template in rng.permutation(_TEMPLATES)[:5].tolist():
-        text = _short_text(template, scene, rng)
-        while text in texts:
-            text = _short_text(0, scene, rng)
-        texts[text] = None
-    return list(texts)
+    return different_texts(scene, _TEMPLATES, _short_text)
 
 
 def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
@@ -95,14 +51,14 @@ def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
         case 3:
             return _finished(listed, scene.background)
         case 4:
-            return f"{_PLACES[scene.background]}{listed}の{_COUNTS[len(things)]}の図形が描かれている。"
+            return f"{_WORDS['places'][scene.background]}{listed}の{_WORDS['counts'][str(len(things))]}の図形が描かれている。"
         case 5:
             return f"{name(first)}と{name(second)}の絵。"
-    wordings = _WORDINGS[chain([second, first], None).relations[0].predicate]
+    wordings = _WORDS["wordings"][chain([second, first], None).relations[0].predicate]
     where, full = wordings[rng.integers(len(wordings))], template != 2
     return _finished(f"{name(second, full)}{where}{name(first, full)}", scene.background if template != 1 else None)
 
 
 def _finished(words: str, background: str | None) -> str:
-    place = f"{_PLACES[background]}、" if background else ""
+    place = f"{_WORDS['places'][background]}、" if background else ""
     return f"{place}{words}がある。"
