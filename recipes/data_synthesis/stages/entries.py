@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,21 +183,26 @@ class EntryStage(Stage):
 
     roles = ("judge",)
     settings: AskingSettings
+    asks: ClassVar[Mapping[str, str]]
+    """What the judge is asked, by name."""
     lacking: ClassVar[str] = ""
     """Reason for a row whose whole image failed; empty if the row is usable anyway."""
+
+    @abstractmethod
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return the conversations on a row, by entry."""
+
+    @abstractmethod
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the values that a row gets; what its provenance is to count are the results of ``reply``."""
 
     def asker(self, row: PipelineRow, *names: str) -> Asker:
         """Return the requests for one text of a row."""
         return Asker(self.settings, self.seed, (self.name, row.id, *names))
 
-    def ask(
-        self,
-        rows: Sequence[PipelineRow],
-        models: PipelineModels,
-        conversations: Sequence[Mapping[str, Conversation[Any]]],
-    ) -> list[EntryResults]:
-        """Run the conversations of all rows together, and return their outcome by entry."""
-        flat = [(number, *entry) for number, entries in enumerate(conversations) for entry in entries.items()]
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with its results, for which all conversations are held together."""
+        flat = [(number, *entry) for number, row in enumerate(rows) for entry in self.conversations(row).items()]
         replies = [EntryResults() for _ in rows]
         outcomes = asking.converse(models["judge"], [conversation for *_, conversation in flat])
         for (number, key, _), said in zip(flat, outcomes, strict=True):
@@ -207,10 +213,11 @@ class EntryStage(Stage):
                 reply.faults[key] = said.silent or said.fault
             else:
                 reply.results[key] = said.result
-        return replies
+        for row, reply in zip(rows, replies, strict=True):
+            yield self._row(row, reply, self.values(row, reply), models)
 
-    def row(
-        self, row: PipelineRow, reply: EntryResults, models: PipelineModels, prompts: Mapping[str, str], **values: Any
+    def _row(
+        self, row: PipelineRow, reply: EntryResults, values: Mapping[str, Any], models: PipelineModels
     ) -> Generated:
         """Return a row with its results and provenance; it fails if ``lacking`` is set and the whole image failed."""
         if self.lacking and BASE not in reply.results:
@@ -218,7 +225,7 @@ class EntryStage(Stage):
             return NotGenerated(f"{self.lacking}: {next(whys, 'nothing is said of it')}", passing=bool(reply.silent))
         about = {
             "model": models.name("judge"),
-            "prompts": dict(prompts),
+            "prompts": dict(self.asks),
             "seed": self.seed,
             "requests": reply.asked,
             "counts": {"entries": len(reply.results), "left out": len(reply.faults)},
@@ -251,24 +258,27 @@ class Negatives(EntryStage):
     settings: NegativesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     takes = ("summaries",)
     gives = ("negatives",)
+    asks = NEGATIVES
     lacking = "the whole image lacks negatives"
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
-        """Yield each row with negatives; an entry without one of a kind loses its summaries, too."""
-        conversations = [
-            {
-                f"{key} {kind} {number}": self._negative(texts[0], kind, self.asker(row, key, kind, str(number)))
-                for key, texts in row.values["summaries"].items()
-                for kind in NEGATIVES
-                for number in range(self.settings.of_image if key == BASE else self.settings.of_mask)
-            }
-            for row in rows
-        ]
-        for row, reply in zip(rows, self.ask(rows, models, conversations), strict=True):
-            by_entry = _by_entry(row.values["summaries"], reply)
-            summaries = {key: row.values["summaries"][key] for key in by_entry}
-            reply.results = by_entry
-            yield self.row(row, reply, models, NEGATIVES, negatives=by_entry, summaries=summaries)
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return the conversations on a row, by entry, kind and number."""
+        return {
+            f"{key} {kind} {number}": self._negative(texts[0], kind, self.asker(row, key, kind, str(number)))
+            for key, texts in row.values["summaries"].items()
+            for kind in NEGATIVES
+            for number in range(self.settings.of_image if key == BASE else self.settings.of_mask)
+        }
+
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the negatives; an entry without one of a kind loses its summaries, too."""
+        summaries = row.values["summaries"]
+        by_entry: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
+        for name, text in reply.results.items():
+            key, kind, _ = name.rsplit(" ", 2)
+            by_entry[key][kind].append(text)
+        reply.results = {key: kinds for key, kinds in by_entry.items() if all(kinds.values())}
+        return {"negatives": reply.results, "summaries": {key: summaries[key] for key in reply.results}}
 
     def _negative(self, summary: str, kind: str, asker: Asker) -> Conversation[str]:
         settings, own = self.settings, clip_tokens(summary)
@@ -284,15 +294,6 @@ class Negatives(EntryStage):
             return (yield from reduced(answer, most, asker, settings.new_tokens, attempt))
 
         return asking.first_of_use(asker.tries, ask)
-
-
-def _by_entry(summaries: Sequence[str], reply: EntryResults) -> dict[str, dict[str, list[str]]]:
-    """Return entry to kind to texts, of entries with texts of every kind."""
-    by_entry: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
-    for name, text in reply.results.items():
-        key, kind, _ = name.rsplit(" ", 2)
-        by_entry[key][kind].append(text)
-    return {key: kinds for key, kinds in by_entry.items() if all(kinds.values())}
 
 
 _AT_ONCE = 5
@@ -321,27 +322,17 @@ class MoreSummaries(EntryStage):
     settings: MoreSummariesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     takes = ("mask_data", "summaries")
     gives = ("summaries",)
+    asks: ClassVar = {"several": PROMPTS["several"]}
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with additional summaries."""
-        conversations = []
-        for row in rows:
-            texts = MaskTree(row.values).cut_entries(self.settings.input_tokens)
-            first = row.values["summaries"]
-            conversations.append(
-                {key: self._further(texts[key], known, key, self.asker(row, key)) for key, known in first.items()}
-            )
-        replies = self.ask(rows, models, conversations)
-        return [
-            self.row(
-                row,
-                reply,
-                models,
-                {"several": PROMPTS["several"]},
-                summaries={**row.values["summaries"], **reply.results},
-            )
-            for row, reply in zip(rows, replies, strict=True)
-        ]
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return a conversation on each entry."""
+        texts = MaskTree(row.values).cut_entries(self.settings.input_tokens)
+        first = row.values["summaries"]
+        return {key: self._further(texts[key], known, key, self.asker(row, key)) for key, known in first.items()}
+
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the summaries with those that were added."""
+        return {"summaries": {**row.values["summaries"], **reply.results}}
 
     def _further(self, text: str, first: Sequence[str], key: str, asker: Asker) -> Conversation[list[str]]:
         settings = self.settings
@@ -391,23 +382,16 @@ class FirstSummary(EntryStage):
     takes = ("mask_data",)
     gives = ("summaries",)
     lacking = "the whole image has no summary"
+    asks: ClassVar = {name: PROMPTS[name] for name in ("full image", "submask")}
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with its summaries; a row fails if its whole image has none."""
-        texts = [MaskTexts(row.values, self.settings.least_area).entries() for row in rows]
-        replies = self.ask(
-            rows,
-            models,
-            [
-                {key: self._summary(text, key, self.asker(row, key)) for key, text in entries.items() if text}
-                for row, entries in zip(rows, texts, strict=True)
-            ],
-        )
-        prompts = {name: PROMPTS[name] for name in ("full image", "submask")}
-        return [
-            self.row(row, reply, models, prompts, summaries={key: [text] for key, text in reply.results.items()})
-            for row, reply in zip(rows, replies, strict=True)
-        ]
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return a conversation on each entry with a text."""
+        entries = MaskTexts(row.values, self.settings.least_area).entries()
+        return {key: self._summary(text, key, self.asker(row, key)) for key, text in entries.items() if text}
+
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the summaries."""
+        return {"summaries": {key: [text] for key, text in reply.results.items()}}
 
     def _summary(self, text: str, key: str, asker: Asker) -> Conversation[str]:
         settings = self.settings
