@@ -11,17 +11,15 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import yaml
 from pydantic import Field
 
 from ....adapters import JudgeRequest
 from ....adapters.encoders.clip_tokens import CONTEXT, clip_tokens
 from ....tasks.dci.mask_texts import BASE, MaskTexts
 from .. import asking
-from ..asking import Conversation, NoUse
+from ..asking import PROMPTS, Conversation, NoUse
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
 
 
@@ -62,8 +60,6 @@ class MaskTree(MaskTexts):
         return {BASE: self.cut_whole(most)} | parts
 
 
-PROMPTS: Any = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
-"""Name to what the judge is asked; ``negatives`` by kind."""
 NEGATIVES: dict[str, str] = PROMPTS["negatives"]
 _PREFACE = 100
 """Maximum length of a preface ("Sure! Here is …") in characters."""

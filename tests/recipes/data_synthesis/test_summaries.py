@@ -10,11 +10,10 @@ from pipeline_stages import asked_of
 
 from capbench.adapters import JudgeRequest
 from capbench.adapters.encoders.clip_tokens import clip_tokens
-from capbench.recipes.data_synthesis.asking import cut_to_tokens, language_fault
+from capbench.recipes.data_synthesis.asking import PROMPTS, cut_to_tokens, language_fault
 from capbench.recipes.data_synthesis.contract import NotGenerated
 from capbench.recipes.data_synthesis.stages.entries import (
     NEGATIVES,
-    PROMPTS,
     FirstSummary,
     FirstSummarySettings,
     MaskTree,
