@@ -267,7 +267,8 @@ def _rows_of(collected: Collected, aspect: str, scores: Mapping[str, np.ndarray]
     """Return the samples of a run, with their ratings of an aspect."""
     numbers = collected.numbers
     images, systems, categories = (numbers.get(name, np.zeros(0)) for name in ("image", "system", "category"))
-    return ComparedRows(images, scores, ratings_in(numbers, aspect), systems, categories)
+    ratings = Ratings(numbers[f"rating.{aspect}" if aspect else "rating"], numbers[rating_column(aspect)])
+    return ComparedRows(images, scores, ratings, systems, categories)
 
 
 def measured(
@@ -518,11 +519,6 @@ class RatedTally(Tally):
 def aspect_of(statistic: str, task: TaskConfig) -> str:
     """Return the aspect of a statistic (``kendall_c.precision``); empty for a task without aspects."""
     return statistic.rpartition(".")[2] if task.aspects else ""
-
-
-def ratings_in(numbers: Mapping[str, np.ndarray], aspect: str) -> Ratings:
-    """Return the ratings of an aspect, from the numbers of :func:`shard_of`."""
-    return Ratings(numbers[f"rating.{aspect}" if aspect else "rating"], numbers[rating_column(aspect)])
 
 
 def rating_column(aspect: str) -> str:

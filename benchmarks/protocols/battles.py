@@ -29,14 +29,7 @@ PEOPLE = "people"
 """The name in results of the strengths of systems by human votes."""
 _STATISTICS: Statistics = {"spearman": Spearman(), "kendall": KendallB()}
 
-LABELS = {
-    "bradley_terry": "BT",
-    "online_elo": "Elo",
-    "bt_spearman": "ρ of BT",
-    "bt_kendall": "τ-b of BT",
-    "elo_spearman": "ρ of Elo",
-    "elo_kendall": "τ-b of Elo",
-}
+LABELS: Mapping[str, str] = TEXTS["battles"]["labels"]
 
 _Found = tuple[float | None, str, Interval | None]
 """A number, the reason if there is none, and its interval."""
