@@ -51,7 +51,8 @@ def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
         case 3:
             return _finished(listed, scene.background)
         case 4:
-            return f"{_WORDS['places'][scene.background]}{listed}の{_WORDS['counts'][str(len(things))]}の図形が描かれている。"
+            place, count = _WORDS["places"][scene.background], _WORDS["counts"][str(len(things))]
+            return f"{place}{listed}の{count}の図形が描かれている。"
         case 5:
             return f"{name(first)}と{name(second)}の絵。"
     wordings = _WORDS["wordings"][chain([second, first], None).relations[0].predicate]
