@@ -35,6 +35,11 @@ def name(thing: Thing, article: str = "a", full: bool = True) -> str:
     return f"{article} {words}".strip()
 
 
+def enumerated(names: Sequence[str]) -> str:
+    """Return names as an enumeration: "a star, a moon and a heart"."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
 def detailed(account: SceneAccount) -> str:
     """Return the detailed description of an account: a sentence for each thing, with all of its content.
 
@@ -105,13 +110,12 @@ def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
     """Return a caption by one of ``_TEMPLATES`` templates on two things, or all, and their places."""
     things = [scene.things[index] for index in rng.permutation(len(scene.things))]
     first, second = things[:2]
-    names = [name(thing, full=False) for thing in things]
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    names = enumerated([name(thing, full=False) for thing in things])
     match template:
         case 3:
-            return finished(listed, scene.background)
+            return finished(names, scene.background)
         case 4:
-            return f"{WORDS['english']['counts'][str(len(things))]} shapes {PLACES[scene.background]}: {listed}."
+            return f"{WORDS['english']['counts'][str(len(things))]} shapes {PLACES[scene.background]}: {names}."
         case 5:
             return finished(f"a picture of {name(first)} and {name(second)}", scene.background)
     relation = chain([second, first], None).relations[0]
