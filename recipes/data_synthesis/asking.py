@@ -60,7 +60,7 @@ def language_fault(text: str, language: Language) -> str | None:
     return None
 
 
-PROMPTS: Any = yaml.load((Path(__file__).parent / "prompts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+PROMPTS: Any = yaml.load((Path(__file__).parent / "stages/prompts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 """Name to what a judge is asked; ``negatives`` by kind."""
 
 T = TypeVar("T")
