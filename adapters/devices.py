@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import AdapterError, BenchError
@@ -53,6 +53,14 @@ def torch_dtype(dtype: str) -> torch.dtype:
     import torch
 
     return getattr(torch, _TORCH_NAMES.get(dtype, dtype))
+
+
+def placed(inputs: Mapping[str, torch.Tensor], device: torch.device, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Return a model's inputs on its device, numbers with a fraction in its precision."""
+    return {
+        name: value.to(device, dtype if value.is_floating_point() else None, non_blocking=True)
+        for name, value in inputs.items()
+    }
 
 
 def torch_version() -> str:

@@ -22,7 +22,7 @@ from ..checkpoints import first_line
 from ..contracts import Caption, Captioned, Captioner, CaptionRequest, TrainableCaptioner
 from ..decoding.contract import CaptionSample, Decoder, Written
 from ..decoding.settings import decoder_of
-from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memory, require_known, torch_dtype
+from ..devices import DTYPES, TOO_LARGE, BatchSize, find_device, is_out_of_memory, placed, require_known, torch_dtype
 from ..hf_checkpoint import HfSource, versions
 from ..images.handles import ImageHandle, VideoHandle
 from ..images.pipeline import default_workers, read_ahead
@@ -462,7 +462,7 @@ class HfCaptioner(Captioner):
     def _try(self, decoder: Decoder, batch: SampleBatch) -> list[Written]:
         """Return the captions; where the model fails, halves are tried until the faulty samples are isolated."""
         try:
-            inputs = None if batch.inputs is None else self._place(batch.inputs)
+            inputs = None if batch.inputs is None else placed(batch.inputs, self.model.device, self.model.dtype)
             return decoder.write(self, batch.samples, inputs)
         except BenchError:
             raise
@@ -479,7 +479,7 @@ class HfCaptioner(Captioner):
 
     def inputs(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         """Return the model's inputs for samples, on its device."""
-        return self._place(self._collate(samples))
+        return placed(self._collate(samples), self.model.device, self.model.dtype)
 
     def _collate(self, samples: Sequence[CaptionSample]) -> dict[str, torch.Tensor]:
         videos = [sample.image for sample in samples if isinstance(sample.image, SampledVideo)]
@@ -534,13 +534,6 @@ class HfCaptioner(Captioner):
     def asked(self, prompt: str) -> str | None:
         """Return the text that the model is asked an instruction with; None for the image alone."""
         return self._prompts.text(prompt)
-
-    def _place(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        device, dtype = self.model.device, self.model.dtype
-        return {
-            name: value.to(device, dtype if value.is_floating_point() else None, non_blocking=True)
-            for name, value in inputs.items()
-        }
 
     def text(self, ids: Sequence[int]) -> str:
         """Return tokens as text, without special ones and thoughts; empty where a model did not end thinking."""

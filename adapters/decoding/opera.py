@@ -81,10 +81,6 @@ class OverTrust:
         if self.scale <= 0:
             raise UsageError(f"opera_scale={self.scale:g} is not above 0.", "The released value is 50.")
 
-    @property
-    def _in_logs(self) -> bool:
-        return self.precision == "log"
-
     def extended(self, products: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Return the column products of W with one token more.
 
@@ -99,7 +95,7 @@ class OverTrust:
 
         scaled = self.scale * rows
         column = torch.zeros_like(scaled[..., :1])
-        if self._in_logs:
+        if self.precision == "log":
             scaled = scaled.double().log()
             return scaled + torch.cat([products.double(), column], -1)
         return scaled * torch.cat([products, column + 1], -1)
@@ -115,7 +111,7 @@ class OverTrust:
             ``[...]`` the trust in the location, or for a caption's first tokens minus the share of the image; and
             ``[...]`` the location, counted from 0, the first of those that have the most.
         """
-        if self._in_logs:
+        if self.precision == "log":
             trust, locations = (products + math.log(_UNIT)).max(-1)
             trust = trust.clamp(max=_MOST).exp()
         else:
@@ -134,7 +130,7 @@ class OverTrust:
         if self.weight == 0:
             # Even of trust that overflows.
             return logits
-        if not self._in_logs:
+        if self.precision != "log":
             return logits - (self.weight * penalties).to(logits.device)
         above = (penalties - penalties.amin(-1, keepdim=True)).to(logits.device)
         values = logits.double() - self.weight * above
@@ -235,10 +231,6 @@ class Completed:
     early_stopping: bool = False
     captions: list[tuple[float, Written]] = field(default_factory=list)
     done: bool = False
-
-    def copy(self) -> Completed:
-        """Return a snapshot, which later captions do not change."""
-        return replace(self, captions=list(self.captions))
 
     def add(self, total: float, ids: Sequence[int], cut: bool) -> None:
         """Let a caption compete.
@@ -612,7 +604,8 @@ class OperaSearch:
         while True:
             if not bool(torch.isfinite(logits.amax(-1)).all()):
                 return Written([], False, NOT_FINITE)
-            states.append(replace(state, completed=completed.copy()))
+            # A snapshot, which later captions do not change.
+            states.append(replace(state, completed=replace(completed, captions=list(completed.captions))))
             likely = logits.topk(trust.candidates)
             seen = self.tree.read(likely.indices, state.past)
             products = trust.extended(state.products[:, None].expand(-1, trust.candidates, -1), seen.rows)

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...batches import grouped
-from ..devices import PRECISIONS, find_device, require_known, torch_dtype
+from ..devices import PRECISIONS, find_device, placed, require_known, torch_dtype
 from ..hf_checkpoint import HfModel
 from ..images.handles import Box, ImageHandle
 from ..images.reading import UnreadableImage, read_bytes, read_image
@@ -121,10 +121,7 @@ class HfDetector(HfRegionModel, Detector):
         return size
 
     def _on_device(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        dtype = torch_dtype(self.dtype)
-        return {
-            name: value.to(self._device, dtype if value.is_floating_point() else None) for name, value in inputs.items()
-        }
+        return placed(inputs, self._device, torch_dtype(self.dtype))
 
 
 class Owlv2Detector(HfDetector):

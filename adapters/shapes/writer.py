@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...tasks.shapes.describing import PLACES
+from ...tasks.shapes.describing import PLACES, enumerated
 from ...tasks.shapes.scene import SHAPES
 from ..contracts import Judge, Judged, Judgement, JudgeRequest
 from ..decoding.generating import generator_of
@@ -72,8 +72,7 @@ def listed(things: Sequence[str], place: str | None, opening: str = _OPENINGS[0]
         opening: What stands first.
     """
     names = [f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}" for thing in things] or ["nothing"]
-    enumeration = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-    return " ".join(filter(None, (opening, enumeration, place))) + "."
+    return " ".join(filter(None, (opening, enumerated(names), place))) + "."
 
 
 def merged(overall: str, elements: str) -> str:

@@ -22,10 +22,6 @@ from .failures import FailureLog, Stage
 _Value = TypeVar("_Value")
 EmptyCaption = Literal["zero", "leave_out"]
 
-MEANINGS = {
-    "zero": "an empty or invalid caption is scored as an empty one and keeps its references",
-    "leave_out": "an empty or invalid caption is excluded with its references",
-}
 
 MAX_REFERENCE_CHARACTERS = 20_000
 """References of known data sets are far shorter; a longer one is a broken row. Model captions have no limit."""

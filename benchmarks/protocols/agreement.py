@@ -32,7 +32,7 @@ from ..statistics.paired import paired_bootstrap
 from ..statistics.rated_rows import Ratings, first_seen, rated_rows
 from ..statistics.significance import Ranking, rank
 from .checks import Tally, no_rows
-from .contract import AGGREGATES, IMAGE_KEYS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
+from .contract import IMAGE_KEYS, TEXTS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, UnusableDocument, is_list, read_each
 from .job import INTERVALS, Collected, Job, Result, ScoredMetrics, Shard, Summary, shown_times
 
@@ -63,26 +63,7 @@ class AgreementSettings(EmptyCaptionSettings):
     aggregate: Literal["all", "categories"] = "all"
     """The overall value next to the categories: that of all rows, or the unweighted mean of categories."""
 
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
-        **EmptyCaptionSettings.meanings,
-        "raters": {
-            "flatten": "each rating of a caption is one row",
-            "mean": "the ratings of a caption are averaged before correlating",
-            "per_rater_mean": "one correlation per rater, then their mean",
-        },
-        "rated_reference": {
-            "keep": "a rated caption that is also a reference stays both",
-            "drop_pair": "a rated caption that is one of its image's references is excluded",
-            "drop_for_image": "a rated caption is not a reference for its image",
-            "drop_cumulative": "a rated caption is not a reference for its image; of two equal references one stays",
-        },
-        "human_range": "least and greatest rating, which become 0 and 1",
-        "aggregate": AGGREGATES,
-        "reference_match": {
-            "exact": "a caption is a reference if the texts are equal",
-            "letters_and_digits": "a caption is a reference if lower-cased letters and digits are equal",
-        },
-    }
+    meanings: ClassVar = TEXTS["agreement"]["meanings"]
 
     @field_validator("human_range")
     @classmethod
@@ -286,7 +267,8 @@ def _rows_of(collected: Collected, aspect: str, scores: Mapping[str, np.ndarray]
     """Return the samples of a run, with their ratings of an aspect."""
     numbers = collected.numbers
     images, systems, categories = (numbers.get(name, np.zeros(0)) for name in ("image", "system", "category"))
-    return ComparedRows(images, scores, ratings_in(numbers, aspect), systems, categories)
+    ratings = Ratings(numbers[f"rating.{aspect}" if aspect else "rating"], numbers[rating_column(aspect)])
+    return ComparedRows(images, scores, ratings, systems, categories)
 
 
 def measured(
@@ -537,11 +519,6 @@ class RatedTally(Tally):
 def aspect_of(statistic: str, task: TaskConfig) -> str:
     """Return the aspect of a statistic (``kendall_c.precision``); empty for a task without aspects."""
     return statistic.rpartition(".")[2] if task.aspects else ""
-
-
-def ratings_in(numbers: Mapping[str, np.ndarray], aspect: str) -> Ratings:
-    """Return the ratings of an aspect, from the numbers of :func:`shard_of`."""
-    return Ratings(numbers[f"rating.{aspect}" if aspect else "rating"], numbers[rating_column(aspect)])
 
 
 def rating_column(aspect: str) -> str:

@@ -21,6 +21,7 @@ from ..statistics.rated_rows import first_seen
 from ..statistics.systems.battles import as_elo, online_elo, strengths, wins_of
 from ..statistics.systems.means import FEW_SYSTEMS
 from .choices import Choice, Choices, Ties, by_size
+from .contract import TEXTS
 from .job import Collected, Job, Result, RowScores, ScoredMetrics
 from .preference import VOTED_ROWS, Preference, PreferenceSettings, preference_credit, tied_as_often, undecided
 
@@ -28,14 +29,7 @@ PEOPLE = "people"
 """The name in results of the strengths of systems by human votes."""
 _STATISTICS: Statistics = {"spearman": Spearman(), "kendall": KendallB()}
 
-LABELS = {
-    "bradley_terry": "BT",
-    "online_elo": "Elo",
-    "bt_spearman": "ρ of BT",
-    "bt_kendall": "τ-b of BT",
-    "elo_spearman": "ρ of Elo",
-    "elo_kendall": "τ-b of Elo",
-}
+LABELS: Mapping[str, str] = TEXTS["battles"]["labels"]
 
 _Found = tuple[float | None, str, Interval | None]
 """A number, the reason if there is none, and its interval."""
@@ -92,11 +86,7 @@ class Battles(Preference):
     needs_one = ()
     lists = frozenset({"doc_to_target", "doc_to_candidates", "doc_to_systems"})
     mappings = frozenset({"doc_to_verdict"})
-    about = (
-        "Accuracy excludes ties of people and of the metric; accuracy with ties is the share of battles with the same "
-        "outcome of three. Systems are ranked by Bradley-Terry strengths, which do not depend on the order of "
-        "battles, and by medians of online Elo as in CapArena; each ranking is compared with the human one."
-    )
+    about = TEXTS["battles"]["about"]
     lm_eval = False
 
     def choices(self, job: Job, failures: FailureLog) -> Iterator[Choice]:

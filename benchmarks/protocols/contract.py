@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
+import yaml
 from pydantic import BaseModel, ConfigDict
 
 from ...metrics import Items
 from ..inputs.failures import FailureLog
-from ..inputs.items import MEANINGS, EmptyCaption
+from ..inputs.items import EmptyCaption
 from ..statistics import Draws
 from ..statistics.contract import Statistic, Statistics
 from ..statistics.influence import Spread
@@ -22,6 +24,9 @@ from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Shards
 
 Subject = Literal["metric", "model"]
 """The subject of numbers."""
+
+TEXTS: Any = yaml.load((Path(__file__).parent / "texts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+"""What is said of the protocols that ship, by name."""
 
 
 class ProtocolSettings(BaseModel):
@@ -52,21 +57,12 @@ class ProtocolSettings(BaseModel):
         return known if isinstance(known, str) else known.get(getattr(self, name), "")
 
 
-AGGREGATES = {
-    "all": "with categories, the overall value is that of all of them together",
-    "categories": "with categories, the overall value is their unweighted mean",
-}
-"""The meanings of a setting ``aggregate``."""
-
-
 class EmptyCaptionSettings(ProtocolSettings):
     """The setting of protocols that score single captions."""
 
     empty_caption: EmptyCaption = "zero"
     """An empty or invalid caption: it is scored as an empty one, as in released code, and keeps its references; or both
     are excluded, which favours a captioner that is silent on hard images."""
-
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {"empty_caption": MEANINGS}
 
 
 IMAGE_KEYS = ("doc_to_id", "doc_to_image", "doc_to_pixels", "doc_to_target", "image_folder", "video_folder")

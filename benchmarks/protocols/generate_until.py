@@ -21,7 +21,7 @@ from ..statistics.influence import Influence
 from ..statistics.paired import paired_means
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import no_rows, run_checks
-from .contract import AGGREGATES, IMAGE_KEYS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
+from .contract import IMAGE_KEYS, TEXTS, ComparedRows, EmptyCaptionSettings, PairedEstimates, Protocol
 from .document_reader import Document, read_each
 from .job import INTERVALS, Collected, Job, Result, ScoredMetric, ScoredMetrics, Shard, Summary, shown_times
 
@@ -35,10 +35,7 @@ class GenerateUntilSettings(EmptyCaptionSettings):
     aggregate: CategoryAggregate = "all"
     """The overall value next to categories: that of all documents, or the unweighted mean of categories."""
 
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
-        **EmptyCaptionSettings.meanings,
-        "aggregate": AGGREGATES,
-    }
+    meanings: ClassVar = TEXTS["generate_until"]["meanings"]
 
 
 class GenerateUntil(Protocol[GenerateUntilSettings]):

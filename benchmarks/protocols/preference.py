@@ -15,7 +15,7 @@ from ...rows import parse_number
 from ..inputs.failures import FailureLog
 from ..inputs.items import printable
 from .choices import Choice, ChoicePart, Choices, ChoicesOfSize, Ties, credit_of_best
-from .contract import AGGREGATES, ProtocolSettings
+from .contract import TEXTS, ProtocolSettings
 from .document_reader import Document, UnusableDocument, is_blank, is_list, read_documents
 from .job import Collected, Job
 
@@ -52,28 +52,7 @@ class PreferenceSettings(ProtocolSettings):
     draw_seed: int = 0
     """Seed of the draws of references."""
 
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
-        "ties": {
-            "half": "equal scores count a half",
-            "wrong": "equal scores count as wrong",
-            "right": "equal scores count as right",
-            "leave_out": "choices whose best scores are equal are excluded",
-        },
-        "metric_ties": {
-            "exact": "scores are equal where the numbers are",
-            "as_many": "as many pairs tie as people tie: those with the smallest score differences",
-        },
-        "human_ties": {
-            "leave_out": "choices that people tie are excluded",
-            "half": "choices that people tie count a half",
-            "match": "choices that people tie are right where scores are equal",
-        },
-        "votes": {
-            "majority": "the majority of votes counts",
-            "share": "a choice counts the share of votes for the best-scored caption",
-        },
-        "aggregate": AGGREGATES,
-    }
+    meanings: ClassVar = TEXTS["preference"]["meanings"]
 
     @field_validator("grades")
     @classmethod

@@ -25,7 +25,7 @@ from ..statistics.influence import influence_of_mean
 from ..statistics.rated_rows import first_seen
 from .checks import no_rows, run_checks
 from .choices import compare_credit
-from .contract import ComparedRows, PairedEstimates, Protocol, ProtocolSettings, unscored_shard
+from .contract import TEXTS, ComparedRows, PairedEstimates, Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, is_list, read_documents
 from .job import Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 from .matching.documents import MatchEntry
@@ -48,7 +48,7 @@ class RetrievalSettings(ProtocolSettings):
     captions: int | None = Field(default=None, ge=1)
     """The number of captions of an image that are used, the first in the data; null for all."""
 
-    meanings: ClassVar = {"captions": "captions of an image that are used, the first in the data"}
+    meanings: ClassVar = TEXTS["retrieval"]["meanings"]
 
 
 @dataclass(frozen=True)
@@ -169,13 +169,7 @@ class Retrieval(Protocol[RetrievalSettings]):
     reads = ("doc_to_id", "doc_to_image", "doc_to_pixels", "image_folder", "doc_to_captions")
     needs = frozenset({"doc_to_image", "doc_to_captions"})
     lists = frozenset({"doc_to_captions"})
-    about = (
-        "All images compete for a caption, and all captions for an image, by the cosine of the model's features in "
-        "float32. R@k: share of queries with a right answer among the first k. Rank: of the first right answer, from "
-        "1. mAP: mean over queries of the precision at each right answer. nDCG@10: relevance is 1 for right answers. "
-        "Ties are broken against the model: cosines that differ by less than 1e-6 are equal, and of equal ones the "
-        "right one is last. An image that cannot be read is excluded with its captions. Intervals are over images."
-    )
+    about = TEXTS["retrieval"]["about"]
     subject = "model"
     needs_encoder = True
     statistic = "mean"

@@ -20,7 +20,7 @@ from ..statistics.influence import WeightedValue, along, gradient
 from ..statistics.rated_rows import first_seen
 from .asking import Question, RequestLog, answered, request_of, require_captioner
 from .checks import no_rows, run_checks
-from .contract import IMAGE_KEYS, Protocol, ProtocolSettings, unscored_shard
+from .contract import IMAGE_KEYS, TEXTS, Protocol, ProtocolSettings, unscored_shard
 from .document_reader import Document, UnusableDocument, read_each
 from .job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 
@@ -153,14 +153,7 @@ class YesNoSettings(ProtocolSettings):
     f1_added: float = Field(default=0.0, ge=0)
     """What is added to the denominator of F1."""
 
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
-        "readings": "released: no if No, no or not is a word before the first full stop, else yes, as in POPE's code; "
-        "an empty answer is a yes. strict: by the first word. exact: Yes or No to the letter, as in AMBER's code. An "
-        "answer that is neither yes nor no is wrong",
-        "positive": "the answer of which precision, recall and F1 are",
-        "f1_decimals": "decimals, in per cent, to which precision and recall are rounded before F1",
-        "f1_added": "what is added to the denominator of F1",
-    }
+    meanings: ClassVar = TEXTS["yes_no"]["meanings"]
 
 
 class YesNo(Protocol[YesNoSettings]):
@@ -174,11 +167,7 @@ class YesNo(Protocol[YesNoSettings]):
     reads = ("doc_to_text", *IMAGE_KEYS, "doc_to_category", "generation_kwargs", "video_frames")
     needs = frozenset({"doc_to_text", "doc_to_target"})
     lists = frozenset[str]()
-    about = (
-        "Answers are parsed in the ways of 'readings'. A rate with denominator 0 is undefined. Intervals are by "
-        "bootstrap over images. The image-blind baseline of accuracy is the majority answer to the same question on "
-        "other images."
-    )
+    about = TEXTS["yes_no"]["about"]
     category_key = "doc_to_category"
     subject = "model"
     needs_captioner = True

@@ -6,7 +6,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import yaml
 
 from ...adapters import Judge, JudgeRequest
 from ...adapters.decoding.generating import generator_of
@@ -56,6 +59,9 @@ def language_fault(text: str, language: Language) -> str | None:
         return "is not in English: none of its words is one of 'the', 'of', 'and', …"
     return None
 
+
+PROMPTS: Any = yaml.load((Path(__file__).parent / "stages/prompts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+"""Name to what a judge is asked; ``negatives`` by kind."""
 
 T = TypeVar("T")
 Conversation: TypeAlias = Generator[JudgeRequest, str, T]

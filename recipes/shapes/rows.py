@@ -15,6 +15,7 @@ from ...tasks.shapes.describing import detailed, detailed_reference, short_refer
 from ...tasks.shapes.drawing import SIDE
 from ...tasks.shapes.pictures import DrawnPicture
 from ...tasks.shapes.sampling import SPLITS, sample_scene
+from ...tasks.shapes.scene import Scene
 
 _FIRST = SPLITS["train"].start + 10_000_000
 """Beyond those that the encoders saw."""
@@ -58,13 +59,7 @@ def described(scenes: int, split: str = "train") -> Iterator[Row]:
     for seed in _seeds(scenes, split):
         scene = sample_scene(seed)
         again = replace(scene, seed=seed + _REDRAWN)
-        yield {
-            "id": str(seed),
-            "image": DrawnPicture(scene),
-            "captions": short_references(scene),
-            "further_images": [DrawnPicture(again)],
-            "further_captions": [detailed_reference(scene)],
-        }
+        yield _with_positives(scene, short_references(scene), again, [detailed_reference(scene)])
 
 
 def painted(scenes: int, split: str = "train") -> Iterator[Row]:
@@ -83,15 +78,18 @@ def painted(scenes: int, split: str = "train") -> Iterator[Row]:
         caption = short_references(scene)[0]
         rng = np.random.default_rng((seed, _REDRAWN))
         orders = [rng.permutation(len(scene.things)) for _ in range(_REWORDED)]
-        yield {
-            "id": str(seed),
-            "image": DrawnPicture(scene),
-            "captions": [caption],
-            "further_images": [DrawnPicture(described_scene(caption, seed + _REDRAWN))],
-            "further_captions": [
-                detailed(chain([scene.things[at] for at in order], scene.background)) for order in orders
-            ],
-        }
+        reworded = [detailed(chain([scene.things[at] for at in order], scene.background)) for order in orders]
+        yield _with_positives(scene, [caption], described_scene(caption, seed + _REDRAWN), reworded)
+
+
+def _with_positives(scene: Scene, captions: list[str], other: Scene, reworded: list[str]) -> Row:
+    return {
+        "id": str(scene.seed),
+        "image": DrawnPicture(scene),
+        "captions": captions,
+        "further_images": [DrawnPicture(other)],
+        "further_captions": reworded,
+    }
 
 
 def _seeds(scenes: int, split: str) -> range:

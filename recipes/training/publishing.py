@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -80,13 +80,9 @@ def _faults(file: Path) -> Iterator[str]:
     """Yield what of a file is not for others, by line; a secret is not shown."""
     if file.suffix not in _TEXTS:
         return
-    secrets = _secrets(os.environ)
+    secrets = [value for name, value in os.environ.items() if _NAMES_A_SECRET.search(name) and len(value) >= 12]
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         if _SECRET.search(line) or any(secret in line for secret in secrets):
             yield f"{file}:{number}: holds what looks like a secret"
         if file.name not in _VOCABULARIES:
             yield from (f"{file}:{number}: holds a path of a machine: {path}" for path in absolute_paths(line))
-
-
-def _secrets(environment: Mapping[str, str]) -> list[str]:
-    return [value for name, value in environment.items() if _NAMES_A_SECRET.search(name) and len(value) >= 12]

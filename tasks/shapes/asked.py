@@ -122,12 +122,8 @@ def questions(scenes: int = 100, negatives: Negatives = "random") -> Iterator[Ro
         scene = sample_scene(seed)
         asked = questions_of(scene, generator(seed, Stream.FOILS), negatives)
         for number, question in enumerate(asked):
-            yield {
-                **picture_row(scene),
-                "id": f"{seed}-{number}",
-                "question": question.text,
-                "answer": "yes" if question.answer else "no",
-            }
+            answer = "yes" if question.answer else "no"
+            yield {**picture_row(scene), "id": f"{seed}-{number}", "question": question.text, "answer": answer}
 
 
 def choices(scenes: int = 100) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from .accounts import SceneAccount, account_of, chain
-from .describing import detailed, name, sentence
+from .describing import detailed, enumerated, name, sentence
 from .drawing import pixel_box
 from .grading import change_attribute, change_background, exchange_shape, swap_colours, turn_relation
 from .scene import Scene, Stream, Thing, generator
@@ -88,16 +88,15 @@ def _crop(
 
 def _captions(account: SceneAccount) -> list[str]:
     """Return more than enough true captions of what a crop shows, the fullest first."""
-    names = [name(thing) for thing in account.things]
-    listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    names = enumerated([name(thing) for thing in account.things])
     bare = SceneAccount(account.things, account.relations, None)
     backwards = chain(account.things[::-1], account.background)
     return [
         _tell(account),
         _tell(backwards),
-        f"There is {listed}.",
-        f"A picture of {listed}.",
-        f"This shows {listed}.",
+        f"There is {names}.",
+        f"A picture of {names}.",
+        f"This shows {names}.",
         _tell(bare),
     ]
 

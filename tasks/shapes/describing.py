@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .accounts import SceneAccount, account_of, chain
 from .scene import Scene, SpatialRelation, Stream, Thing, generator
 
-PLACES = {
-    "gray": "on a gray background",
-    "pink": "on a pink background",
-    "grass": "on grass",
-    "sky": "in the sky",
-    "sand": "on sand",
-    "brick": "on a brick wall",
-}
+WORDS: Any = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
+"""Language to its words for what a scene holds."""
+PLACES: dict[str, str] = WORDS["english"]["places"]
 """The words for each background."""
 
-_WORDINGS = {
-    "left of": ("to the left of", "left of", "on the left of"),
-    "right of": ("to the right of", "right of", "on the right of"),
-    "above": ("above", "over"),
-    "below": ("below", "under"),
-}
+_WORDINGS: dict[str, list[str]] = WORDS["english"]["wordings"]
 _TEMPLATES = 7
-_COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five"}
 
 
 def name(thing: Thing, article: str = "a", full: bool = True) -> str:
@@ -41,6 +33,11 @@ def name(thing: Thing, article: str = "a", full: bool = True) -> str:
     if article == "a" and words[0] in "aeiou":
         article = "an"
     return f"{article} {words}".strip()
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Return names as an enumeration: "a star, a moon and a heart"."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def detailed(account: SceneAccount) -> str:
@@ -86,25 +83,25 @@ def sentence(account: SceneAccount) -> str:
 
 def short_references(scene: Scene) -> list[str]:
     """Return five short references of a scene, all different, on two of its things or more."""
-    return distinct_references(scene, _TEMPLATES, _short_text)
+    return different_texts(scene, _TEMPLATES, _short_text)
 
 
-def distinct_references(
-    scene: Scene, templates: int, text_of: Callable[[int, Scene, np.random.Generator], str]
+def different_texts(
+    scene: Scene, templates: int, short_text: Callable[[int, Scene, np.random.Generator], str]
 ) -> list[str]:
-    """Return five different texts on a scene, each by another template; the first template replaces repeated ones.
+    """Return five different texts on a scene.
 
     Args:
-        scene: The scene, which decides the random numbers.
-        templates: Number of templates.
-        text_of: Returns a text by the number of a template.
+        scene: The scene.
+        templates: The number of templates, of which the first can give a new text each time.
+        short_text: Returns a text by a template, with random numbers.
     """
     rng = generator(scene.seed, Stream.WORDING)
     texts: dict[str, None] = {}
     for template in rng.permutation(templates)[:5].tolist():
-        text = text_of(template, scene, rng)
+        text = short_text(template, scene, rng)
         while text in texts:
-            text = text_of(0, scene, rng)
+            text = short_text(0, scene, rng)
         texts[text] = None
     return list(texts)
 
@@ -113,13 +110,12 @@ def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
     """Return a caption by one of ``_TEMPLATES`` templates on two things, or all, and their places."""
     things = [scene.things[index] for index in rng.permutation(len(scene.things))]
     first, second = things[:2]
-    names = [name(thing, full=False) for thing in things]
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    names = enumerated([name(thing, full=False) for thing in things])
     match template:
         case 3:
-            return finished(listed, scene.background)
+            return finished(names, scene.background)
         case 4:
-            return f"{_COUNTS[len(things)]} shapes {PLACES[scene.background]}: {listed}."
+            return f"{WORDS['english']['counts'][str(len(things))]} shapes {PLACES[scene.background]}: {names}."
         case 5:
             return finished(f"a picture of {name(first)} and {name(second)}", scene.background)
     relation = chain([second, first], None).relations[0]

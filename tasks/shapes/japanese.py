@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ...rows import load_json
 from .accounts import SceneAccount, chain
-from .describing import distinct_references
+from .describing import WORDS, different_texts
 from .scene import Scene, Thing
 
-_SHAPES, _ATTRIBUTES, _PLACES, _WORDINGS, _COUNTS = load_json(Path(__file__).with_suffix(".json")).values()
+_WORDS: Any = WORDS["japanese"]
 _TEMPLATES = 6
 
 
@@ -23,7 +22,7 @@ def name(thing: Thing, full: bool = True) -> str:
         full: Whether size and texture are named; the colour always is.
     """
     words = thing.attributes if full else [thing.colour]
-    return "".join(map(_ATTRIBUTES.__getitem__, words)) + _SHAPES[thing.shape]
+    return "".join(map(_WORDS["attributes"].__getitem__, words)) + _WORDS["shapes"][thing.shape]
 
 
 def sentence(account: SceneAccount) -> str:
@@ -35,13 +34,13 @@ def sentence(account: SceneAccount) -> str:
     if account.relations:
         relation = account.relations[0]
         subject, other = account.things[relation.subject], account.things[relation.object]
-        words = f"{name(other)}{_WORDINGS[relation.predicate][0]}{name(subject)}"
+        words = f"{name(other)}{_WORDS['wordings'][relation.predicate][0]}{name(subject)}"
     return _finished(words, account.background)
 
 
 def short_references(scene: Scene) -> list[str]:
     """Return five short references of a scene, all different, on two of its things or more."""
-    return distinct_references(scene, _TEMPLATES, _short_text)
+    return different_texts(scene, _TEMPLATES, _short_text)
 
 
 def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
@@ -52,14 +51,15 @@ def _short_text(template: int, scene: Scene, rng: np.random.Generator) -> str:
         case 3:
             return _finished(listed, scene.background)
         case 4:
-            return f"{_PLACES[scene.background]}{listed}の{_COUNTS[str(len(things))]}の図形が描かれている。"
+            place, count = _WORDS["places"][scene.background], _WORDS["counts"][str(len(things))]
+            return f"{place}{listed}の{count}の図形が描かれている。"
         case 5:
             return f"{name(first)}と{name(second)}の絵。"
-    wordings = _WORDINGS[chain([second, first], None).relations[0].predicate]
+    wordings = _WORDS["wordings"][chain([second, first], None).relations[0].predicate]
     where, full = wordings[rng.integers(len(wordings))], template != 2
     return _finished(f"{name(second, full)}{where}{name(first, full)}", scene.background if template != 1 else None)
 
 
 def _finished(words: str, background: str | None) -> str:
-    place = f"{_PLACES[background]}、" if background else ""
+    place = f"{_WORDS['places'][background]}、" if background else ""
     return f"{place}{words}がある。"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 from typing import ClassVar, Literal
@@ -23,7 +23,7 @@ from ...statistics.rated_rows import first_seen
 from ...statistics.significance import Ranking, rank
 from ..checks import run_checks
 from ..choices import compare_credit
-from ..contract import IMAGE_KEYS, ComparedRows, PairedEstimates, Protocol, ProtocolSettings
+from ..contract import IMAGE_KEYS, TEXTS, ComparedRows, PairedEstimates, Protocol, ProtocolSettings
 from ..document_reader import Document, UnusableDocument, read_each
 from ..job import INTERVALS, Collected, Job, Result, RowScores, ScoredMetric, ScoredMetrics, Shard, Summary
 from .captions import load, sentences, words_of
@@ -53,20 +53,7 @@ class ChecklistSettings(ProtocolSettings):
     words: str = Field(default_factory=lambda: load().digest)
     """Hash of the word lists."""
 
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
-        "reader": {
-            "lists": "shipped word lists: no dependencies; only unambiguous words are changed",
-            "spacy": "a spaCy parser, and WordNet for objects of the same kind: both must be installed",
-        },
-        "captions": {
-            "first": "the first caption of a document is changed; the others are its references",
-            "all": "each caption of a document is changed in turn; the others are its references",
-        },
-        "least_seen": "least number of captions with a noun that replaces an object",
-        "seed": "with the rule and the caption, chooses among several tokens",
-        "rules": "version of the rules",
-        "words": "hash of the word lists",
-    }
+    meanings: ClassVar = TEXTS["checklist"]["meanings"]
 
     def idle(self) -> Set[str]:
         """Return the pipeline setting where the reader does not use it."""
@@ -112,13 +99,7 @@ class Checklist(Protocol[ChecklistSettings]):
     needs = frozenset({"doc_to_target", "metric_list"})
     counted = "captions that a rule changed; of shares, without those that score 0 (1e-6) unchanged"
     steps = (INTERVALS,)
-    about = (
-        "Fourteen rules change a caption of each document, whose other captions are the references. "
-        "Eleven make it worse: an object, attribute, relation or number replaced; an object left out; a sentence made "
-        "up; words shuffled; attributes swapped; a sentence repeated; the end cut; negation. Four keep the meaning: "
-        "case, punctuation, a synonym, another order of sentences. Games: the scores of blank captions, one caption "
-        "for all, glued references and repetition."
-    )
+    about = TEXTS["checklist"]["about"]
     statistic = "falls"
     sample = "changed caption"
     by_rule = True

@@ -13,7 +13,7 @@ from ....adapters import Box, ImageHandle
 from ...inputs.failures import FailureLog, Stage
 from ...inputs.images import boxes_fault, boxes_of
 from ...inputs.items import image_key, printable, text_fault
-from ..contract import ProtocolSettings
+from ..contract import TEXTS, ProtocolSettings
 from ..document_reader import Document, UnusableDocument, is_blank, is_list, read_each
 from ..job import Job
 from .image_text_hits import Ties
@@ -49,43 +49,7 @@ class MatchingSettings(ProtocolSettings):
     round_categories: int | None = Field(default=None, ge=0)
     """Decimals to which the value of each category is rounded before averaging."""
 
-    meanings: ClassVar[Mapping[str, str | Mapping[str, str]]] = {
-        "measure": {
-            "scm": "subcrop-caption matching: an entry is right if its image, of all entries of its group, is most "
-            "similar to its own captions; other entries count by their best caption, the entry itself by its "
-            "worst; of equal entries the first is retrieved; only from image to caption",
-            "neg": "an entry is right if its image is more similar to the worst of its own captions than to the best "
-            "of its negatives",
-            "square": "two images, two captions. Text: each image is more similar to its own caption than to the "
-            "other. Image: each caption is more similar to its own image than to the other. Group: both",
-            "texts": "without images: the true captions are more similar to each other than any of them to a negative",
-        },
-        "ties": {
-            "wrong": "equal counts as wrong",
-            "right": "equal counts as right, as if the true caption were first and the first maximum taken",
-            "half": "equal counts a half",
-        },
-        "grouping": {
-            "blocks": "consecutive entries across images, as in the released code; the last block may be "
-            "smaller, and a single entry in it is right",
-            "per_image": "all entries of one image, as in the paper's text",
-        },
-        "block_size": "entries of a block",
-        "captions": "number of captions of an entry that are used; entries with fewer are excluded",
-        "pick": {
-            "first": "the first in the data, so that every run sees the same; the released code draws them without "
-            "a seed",
-            "random": "drawn by pick_seed and the entry's name, without replacement",
-        },
-        "average_over": {
-            "categories": "the overall value is the unweighted mean of categories, level by level",
-            "entries": "the overall value, and that of a category, is the mean of its entries",
-        },
-        "category_levels": "number of levels of categories with separate results",
-        "least_in_category": "categories with fewer entries are excluded",
-        "left_out_categories": "categories that are excluded",
-        "round_categories": "decimals to which the value of each category is rounded before averaging",
-    }
+    meanings: ClassVar = TEXTS["matching"]["meanings"]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

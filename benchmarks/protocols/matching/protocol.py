@@ -22,7 +22,7 @@ from ...statistics.paired import paired_values
 from ...statistics.rated_rows import first_seen
 from ..checks import no_rows, run_checks
 from ..choices import compare_credit
-from ..contract import ComparedRows, PairedEstimates, Protocol, unscored_shard
+from ..contract import TEXTS, ComparedRows, PairedEstimates, Protocol, unscored_shard
 from ..job import CHANCE, Collected, Job, Result, ScoredMetrics, Shard, Summary, estimated_result
 from .documents import SHAPE_KEYS, MatchEntry, MatchingSettings, read_matched, shape_of
 from .entry_scoring import EntryScorer, ScoredEntry, cut_to_one, groups_of
@@ -30,14 +30,6 @@ from .image_text_hits import Ties, match_captions, match_square, prefer_captions
 
 _CUT_TO_ONE = "a caption and a text that competes with it are the same once both are cut"
 _LABELS = {"scm": "SCM", "neg": "Neg", "texts": "Texts", "text": "Text", "image": "Image", "group": "Group"}
-_TERMS = {
-    "SCM": "subcrop-caption matching (crop-to-caption retrieval accuracy)",
-    "Neg": "share of images nearer to their true captions than to the false ones",
-    "Texts": "share of sets of true captions nearer to each other than to the false ones",
-    "Text": "share of image pairs in which both images prefer their own caption",
-    "Image": "share of pairs in which both captions prefer their own image",
-    "Group": "share of pairs with both",
-}
 RULES = (CHANCE, "shorter", "longer", "words")
 """Image-blind baselines. ``chance``: a random choice. ``shorter``, ``longer``: the caption with the fewest or most
 characters. ``words``: the caption whose words and word pairs occur more often in true than in false captions of other
@@ -81,19 +73,12 @@ class Matching(Protocol[MatchingSettings]):
         "doc_to_negatives", "doc_to_entries", "doc_to_category",
     )  # fmt: skip
     lists = frozenset({"doc_to_images", "doc_to_captions", "doc_to_negatives", "doc_to_category"})
-    about = (
-        "Every entry is an image or a crop of one, with captions and negatives; similarity is the cosine of the "
-        "model's features, in float32, or the score of a model that looks at image and text together. An image with "
-        "an unreadable crop is excluded with all of its entries. Accuracy is the share of entries that are right; its "
-        "interval is over images, with the hits of their entries; groups of entries stay as they are. "
-        "Texts longer than the model's context are truncated, and counted in run.json; so are choices whose texts are "
-        "then equal. Image-blind baselines are given next to it."
-    )
+    about = TEXTS["matching"]["about"]
     subject = "model"
     needs_encoder = True
     statistic = "accuracy"
     category_key = "doc_to_category"
-    terms = _TERMS
+    terms = TEXTS["matching"]["terms"]
     counted = "entries: images, or parts of them, with their captions"
     steps = ("matches",)
     sample = "entry"

@@ -15,7 +15,7 @@ from ....metrics.capture.scene_graphs import Graph
 from ....metrics.contract import Context
 from ....metrics.vectors.features import image_features, text_features
 from ....tasks.dci.mask_texts import BASE, entry_key
-from ..asking import Conversation, converse, says_yes
+from ..asking import PROMPTS, Conversation, converse, says_yes
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
 from .elements import ParserChoice, element_set, graphs_of
 
@@ -96,12 +96,6 @@ def _crop(row: PipelineRow, key: str) -> ImageHandle:
 
 
 _WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-_QUESTION = (
-    "Description A: {caption}\nDescription B: {negative}\nCould both descriptions be of the same image? "
-    "Answer with yes or no."
-)
-
-
 _Pairs: TypeAlias = Sequence[tuple[int, str, str, str, str]]
 """The number of a row, the entry, the name of a negative, the summary and the negative."""
 
@@ -208,7 +202,7 @@ def is_permutation(summary: str, swaps: str) -> bool:
 
 
 def _same_image(caption: str, negative: str) -> Conversation[bool]:
-    answer = yield JudgeRequest(_QUESTION.format(caption=caption, negative=negative), max_tokens=8)
+    answer = yield JudgeRequest(PROMPTS["same image"].format(caption=caption, negative=negative), max_tokens=8)
     # An answer without yes or no counts as indistinguishable.
     return says_yes(answer) is not False
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,7 +19,7 @@ from ....adapters import JudgeRequest
 from ....adapters.encoders.clip_tokens import CONTEXT, clip_tokens
 from ....tasks.dci.mask_texts import BASE, MaskTexts
 from .. import asking
-from ..asking import Conversation, NoUse
+from ..asking import PROMPTS, Conversation, NoUse
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
 
 
@@ -59,52 +60,7 @@ class MaskTree(MaskTexts):
         return {BASE: self.cut_whole(most)} | parts
 
 
-FULL_IMAGE = (
-    "You are given a full-text description of an image. You should summarize it into about 65 words, being sure to "
-    "include as much salient visual information as possible given the 65 word constraint, especially information from "
-    "the start of the original description. The new description should apply for the original image. Respond with only "
-    "the summary, in one line."
-)
-SUBMASK = (
-    "You are given a description of part of an image. You should summarize it into a single line no longer than 65 "
-    "words, being sure to include as much salient visual information as possible given the 65. Don't include any "
-    "details not present in the provided description. Respond with only the summary, in one line."
-)
-FEW_WORDS_SHORTER = (
-    "You are given the description for a scene. Summarize and rephrase the description such that the new description "
-    "is a few words shorter, but retains key information."
-)
-SHORTER = (
-    "You are given the description for a scene. Summarize and rephrase the description such that the new description "
-    "is shorter, but retains key information."
-)
-SEVERAL = (
-    "You are providing descriptions of an image. The goal is to create a list of summarized descriptions that all "
-    "accurately describe the same image, but may pay attention to slightly different details. A complete description "
-    "will be provided. Complete 5 entries in this list, each a few sentences long. Provide in the format:\n"
-    "1. <description>\n2. ..."
-)
-NEGATIVES = {
-    "basic": (
-        "You are given the description for an image. You should provide a mostly similar description, changing the "
-        "original one slightly, but introducing enough significant differences such that the two descriptions could "
-        "not possibly be for the same image. Keep the description length the same. Provide just the updated "
-        "description."
-    ),
-    "layout": (
-        "You are given the description for an image. You should provide a mostly similar description, with one part of "
-        "it changed in a way that visibly alters the structure, layout, or content of the image. The change should "
-        "introduce enough difference such that the two descriptions could not be for the same image. Keep the "
-        "description length the same. Provide just the updated description."
-    ),
-    "swaps": (
-        "You are given a description. Selecting ONLY from the same words, construct a random response with the same "
-        "words in a completely new order. The new description should not remain accurate to the first. Try to use all "
-        "of the words from the original description, and keep the length the same, but use the words nearly randomly "
-        "such that the scene makes less sense. Try to pair nouns and adjectives differently than in the original."
-    ),
-}
-
+NEGATIVES: dict[str, str] = PROMPTS["negatives"]
 _PREFACE = 100
 """Maximum length of a preface ("Sure! Here is …") in characters."""
 _FEW_TOKENS = 9
@@ -175,7 +131,7 @@ def reduced(text: str, most: int, asker: Asker, tokens: int, attempt: object) ->
     """
     failures = step = 0
     while (count := clip_tokens(text)) > most:
-        system = FEW_WORDS_SHORTER if count - most <= _FEW_TOKENS else SHORTER
+        system = PROMPTS["few words shorter" if count - most <= _FEW_TOKENS else "shorter"]
         step += 1
         try:
             shorter = asker.line((yield asker.request(text, system, tokens, f"reduce {attempt} {step}")))
@@ -223,21 +179,26 @@ class EntryStage(Stage):
 
     roles = ("judge",)
     settings: AskingSettings
+    asks: ClassVar[Mapping[str, str]]
+    """What the judge is asked, by name."""
     lacking: ClassVar[str] = ""
     """Reason for a row whose whole image failed; empty if the row is usable anyway."""
+
+    @abstractmethod
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return the conversations on a row, by entry."""
+
+    @abstractmethod
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the values that a row gets; what its provenance is to count are the results of ``reply``."""
 
     def asker(self, row: PipelineRow, *names: str) -> Asker:
         """Return the requests for one text of a row."""
         return Asker(self.settings, self.seed, (self.name, row.id, *names))
 
-    def ask(
-        self,
-        rows: Sequence[PipelineRow],
-        models: PipelineModels,
-        conversations: Sequence[Mapping[str, Conversation[Any]]],
-    ) -> list[EntryResults]:
-        """Run the conversations of all rows together, and return their outcome by entry."""
-        flat = [(number, *entry) for number, entries in enumerate(conversations) for entry in entries.items()]
+    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
+        """Yield each row with its results, for which all conversations are held together."""
+        flat = [(number, *entry) for number, row in enumerate(rows) for entry in self.conversations(row).items()]
         replies = [EntryResults() for _ in rows]
         outcomes = asking.converse(models["judge"], [conversation for *_, conversation in flat])
         for (number, key, _), said in zip(flat, outcomes, strict=True):
@@ -248,10 +209,11 @@ class EntryStage(Stage):
                 reply.faults[key] = said.silent or said.fault
             else:
                 reply.results[key] = said.result
-        return replies
+        for row, reply in zip(rows, replies, strict=True):
+            yield self._row(row, reply, self.values(row, reply), models)
 
-    def row(
-        self, row: PipelineRow, reply: EntryResults, models: PipelineModels, prompts: Mapping[str, str], **values: Any
+    def _row(
+        self, row: PipelineRow, reply: EntryResults, values: Mapping[str, Any], models: PipelineModels
     ) -> Generated:
         """Return a row with its results and provenance; it fails if ``lacking`` is set and the whole image failed."""
         if self.lacking and BASE not in reply.results:
@@ -259,7 +221,7 @@ class EntryStage(Stage):
             return NotGenerated(f"{self.lacking}: {next(whys, 'nothing is said of it')}", passing=bool(reply.silent))
         about = {
             "model": models.name("judge"),
-            "prompts": dict(prompts),
+            "prompts": dict(self.asks),
             "seed": self.seed,
             "requests": reply.asked,
             "counts": {"entries": len(reply.results), "left out": len(reply.faults)},
@@ -292,24 +254,27 @@ class Negatives(EntryStage):
     settings: NegativesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     takes = ("summaries",)
     gives = ("negatives",)
+    asks = NEGATIVES
     lacking = "the whole image lacks negatives"
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> Iterator[Generated]:
-        """Yield each row with negatives; an entry without one of a kind loses its summaries, too."""
-        conversations = [
-            {
-                f"{key} {kind} {number}": self._negative(texts[0], kind, self.asker(row, key, kind, str(number)))
-                for key, texts in row.values["summaries"].items()
-                for kind in NEGATIVES
-                for number in range(self.settings.of_image if key == BASE else self.settings.of_mask)
-            }
-            for row in rows
-        ]
-        for row, reply in zip(rows, self.ask(rows, models, conversations), strict=True):
-            by_entry = _by_entry(row.values["summaries"], reply)
-            summaries = {key: row.values["summaries"][key] for key in by_entry}
-            reply.results = by_entry
-            yield self.row(row, reply, models, NEGATIVES, negatives=by_entry, summaries=summaries)
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return the conversations on a row, by entry, kind and number."""
+        return {
+            f"{key} {kind} {number}": self._negative(texts[0], kind, self.asker(row, key, kind, str(number)))
+            for key, texts in row.values["summaries"].items()
+            for kind in NEGATIVES
+            for number in range(self.settings.of_image if key == BASE else self.settings.of_mask)
+        }
+
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the negatives; an entry without one of a kind loses its summaries, too."""
+        summaries = row.values["summaries"]
+        by_entry: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
+        for name, text in reply.results.items():
+            key, kind, _ = name.rsplit(" ", 2)
+            by_entry[key][kind].append(text)
+        reply.results = {key: kinds for key, kinds in by_entry.items() if all(kinds.values())}
+        return {"negatives": reply.results, "summaries": {key: summaries[key] for key in reply.results}}
 
     def _negative(self, summary: str, kind: str, asker: Asker) -> Conversation[str]:
         settings, own = self.settings, clip_tokens(summary)
@@ -325,15 +290,6 @@ class Negatives(EntryStage):
             return (yield from reduced(answer, most, asker, settings.new_tokens, attempt))
 
         return asking.first_of_use(asker.tries, ask)
-
-
-def _by_entry(summaries: Sequence[str], reply: EntryResults) -> dict[str, dict[str, list[str]]]:
-    """Return entry to kind to texts, of entries with texts of every kind."""
-    by_entry: dict[str, dict[str, list[str]]] = {key: {kind: [] for kind in NEGATIVES} for key in summaries}
-    for name, text in reply.results.items():
-        key, kind, _ = name.rsplit(" ", 2)
-        by_entry[key][kind].append(text)
-    return {key: kinds for key, kinds in by_entry.items() if all(kinds.values())}
 
 
 _AT_ONCE = 5
@@ -362,21 +318,17 @@ class MoreSummaries(EntryStage):
     settings: MoreSummariesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     takes = ("mask_data", "summaries")
     gives = ("summaries",)
+    asks: ClassVar = {"several": PROMPTS["several"]}
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with additional summaries."""
-        conversations = []
-        for row in rows:
-            texts = MaskTree(row.values).cut_entries(self.settings.input_tokens)
-            first = row.values["summaries"]
-            conversations.append(
-                {key: self._further(texts[key], known, key, self.asker(row, key)) for key, known in first.items()}
-            )
-        replies = self.ask(rows, models, conversations)
-        return [
-            self.row(row, reply, models, {"several": SEVERAL}, summaries={**row.values["summaries"], **reply.results})
-            for row, reply in zip(rows, replies, strict=True)
-        ]
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return a conversation on each entry."""
+        texts = MaskTree(row.values).cut_entries(self.settings.input_tokens)
+        first = row.values["summaries"]
+        return {key: self._further(texts[key], known, key, self.asker(row, key)) for key, known in first.items()}
+
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the summaries with those that were added."""
+        return {"summaries": {**row.values["summaries"], **reply.results}}
 
     def _further(self, text: str, first: Sequence[str], key: str, asker: Asker) -> Conversation[list[str]]:
         settings = self.settings
@@ -389,7 +341,7 @@ class MoreSummaries(EntryStage):
                 break
             prompt = f"Full description: {text}\n\nSummaries:"
             try:
-                answer = yield asker.request(prompt, SEVERAL, settings.new_tokens, attempt)
+                answer = yield asker.request(prompt, PROMPTS["several"], settings.new_tokens, attempt)
                 lines = numbered_lines(answer, _AT_ONCE, asker)
             except NoUse as reason:
                 fault = reason
@@ -426,29 +378,22 @@ class FirstSummary(EntryStage):
     takes = ("mask_data",)
     gives = ("summaries",)
     lacking = "the whole image has no summary"
+    asks: ClassVar = {name: PROMPTS[name] for name in ("full image", "submask")}
 
-    def carry_out(self, rows: Sequence[PipelineRow], models: PipelineModels) -> list[Generated]:
-        """Return each row with its summaries; a row fails if its whole image has none."""
-        texts = [MaskTexts(row.values, self.settings.least_area).entries() for row in rows]
-        replies = self.ask(
-            rows,
-            models,
-            [
-                {key: self._summary(text, key, self.asker(row, key)) for key, text in entries.items() if text}
-                for row, entries in zip(rows, texts, strict=True)
-            ],
-        )
-        prompts = {"full image": FULL_IMAGE, "submask": SUBMASK}
-        return [
-            self.row(row, reply, models, prompts, summaries={key: [text] for key, text in reply.results.items()})
-            for row, reply in zip(rows, replies, strict=True)
-        ]
+    def conversations(self, row: PipelineRow) -> Mapping[str, Conversation[Any]]:
+        """Return a conversation on each entry with a text."""
+        entries = MaskTexts(row.values, self.settings.least_area).entries()
+        return {key: self._summary(text, key, self.asker(row, key)) for key, text in entries.items() if text}
+
+    def values(self, row: PipelineRow, reply: EntryResults) -> dict[str, Any]:
+        """Return the summaries."""
+        return {"summaries": {key: [text] for key, text in reply.results.items()}}
 
     def _summary(self, text: str, key: str, asker: Asker) -> Conversation[str]:
         settings = self.settings
         text = asking.cut_to_tokens(text, settings.input_tokens)
         is_part = clip_tokens(text) <= settings.tokens if settings.prompts == "released" else key != BASE
-        system = SUBMASK if is_part else FULL_IMAGE
+        system = PROMPTS["submask" if is_part else "full image"]
 
         def ask(attempt: int) -> Conversation[str]:
             answer = asker.line((yield asker.request(text, system, settings.new_tokens, attempt)))

@@ -9,15 +9,8 @@ from pydantic import Field
 
 from ....adapters import JudgeRequest
 from ....metrics.judging import fill
-from ..asking import Conversation, Language, NoUse, converse, first_of_use, language_fault, seed_of
+from ..asking import PROMPTS, Conversation, Language, NoUse, converse, first_of_use, language_fault, seed_of
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
-
-PROMPT = (
-    "Overall description: {overall}\n\n Elements appearing in the image: {elements}. \n\nPlease combine them into a "
-    "description, refining the overall description with detailed annotations. Avoid simply concatenating the "
-    "sentences. Ignore elements that do not fit in the scene. Reply with no more than three hundred words.\n\n"
-    "Refined description: "
-)
 
 
 class MergeSettings(StageSettings):
@@ -29,7 +22,7 @@ class MergeSettings(StageSettings):
     """The value that holds the captions of parts."""
     to: str
     """The value that is made."""
-    prompt: str = PROMPT
+    prompt: str = PROMPTS["merge"]
     """With ``{overall}`` and ``{elements}``."""
     beams: Annotated[int, Field(gt=0)] = 3
     """Beam size; only without sampling."""

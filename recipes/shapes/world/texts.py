@@ -11,7 +11,7 @@ import numpy as np
 
 from ....tasks.shapes.accounts import chain
 from ....tasks.shapes.clips import Clip, clip_references
-from ....tasks.shapes.describing import PLACES, detailed, name, sentence, short_references
+from ....tasks.shapes.describing import PLACES, detailed, enumerated, name, sentence, short_references
 from ....tasks.shapes.scene import BACKGROUNDS, COLOURS, SHAPES, Scene, Thing, holds
 
 _SIZES, _TEXTURES = ("small", "large"), ("striped", "dotted", "checked")
@@ -136,9 +136,7 @@ def _random_text(scene: Scene, things: Sequence[Thing], is_whole: bool, rng: np.
     if kind < 0.84:
         return sentence(chain(order[:1], place))
     if kind < 0.9:
-        names = [name(thing) for thing in order]
-        listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-        return f"{_OPENINGS[rng.integers(len(_OPENINGS))]} {listed}."
+        return f"{_OPENINGS[rng.integers(len(_OPENINGS))]} {enumerated([name(thing) for thing in order])}."
     if kind < 0.97:
         # Sentences must be self-contained, as some tasks split texts.
         parts = detailed(chain(things, scene.background)).split(".")[:-1]

@@ -10,15 +10,10 @@ from pipeline_stages import asked_of
 
 from capbench.adapters import JudgeRequest
 from capbench.adapters.encoders.clip_tokens import clip_tokens
-from capbench.recipes.data_synthesis.asking import cut_to_tokens, language_fault
+from capbench.recipes.data_synthesis.asking import PROMPTS, cut_to_tokens, language_fault
 from capbench.recipes.data_synthesis.contract import NotGenerated
 from capbench.recipes.data_synthesis.stages.entries import (
-    FEW_WORDS_SHORTER,
-    FULL_IMAGE,
     NEGATIVES,
-    SEVERAL,
-    SHORTER,
-    SUBMASK,
     FirstSummary,
     FirstSummarySettings,
     MaskTree,
@@ -97,13 +92,13 @@ def test_first_summary_is_asked_with_the_papers_prompts():
     entries = ["base", "m-7-sc", "m-2-sc", "m-3-sc", "m-9-sc"]
     assert row.values["summaries"] == {key: ["A street at noon."] for key in entries}
     # As released: what is short enough is said to be of a part, whatever it is of.
-    assert {request.system for request in judge.asked} == {SUBMASK}
+    assert {request.system for request in judge.asked} == {PROMPTS["submask"]}
     row, judge = summary_of(lambda request, before: "A street.", HOUSE, prompts="by_part")
-    assert [request.system for request in judge.asked] == [FULL_IMAGE] + [SUBMASK] * 4
+    assert [request.system for request in judge.asked] == [PROMPTS["full image"]] + [PROMPTS["submask"]] * 4
     assert all(request.decoding["temperature"] == 0.72 for request in judge.asked)
     assert len({request.decoding["seed"] for request in judge.asked}) == 5
     _, judge = summary_of(lambda request, before: "A street.", tree(short="a long street " * 40))
-    assert judge.asked[0].system == FULL_IMAGE
+    assert judge.asked[0].system == PROMPTS["full image"]
 
 
 @pytest.mark.parametrize(
@@ -142,11 +137,11 @@ def test_text_that_gets_no_shorter_goes_back_to_the_first_prompt():
     outcome, judge = summary_of(lambda request, before: LONG, tries=2)
     assert "cannot be reduced to 75 tokens: the answer is no shorter than the text" in outcome.reason
     # Four failures end a reduction: three are allowed.
-    assert [request.system for request in judge.asked] == [SUBMASK, *[SHORTER] * 4] * 2
+    assert [request.system for request in judge.asked] == [PROMPTS["submask"], *[PROMPTS["shorter"]] * 4] * 2
     eight = "a street with " + "many " * 70 + "things of it"
     assert 75 < clip_tokens(eight) <= 84
-    _, judge = summary_of(lambda request, before: eight if request.system == SUBMASK else "A street.")
-    assert judge.asked[1].system == FEW_WORDS_SHORTER
+    _, judge = summary_of(lambda request, before: eight if request.system == PROMPTS["submask"] else "A street.")
+    assert judge.asked[1].system == PROMPTS["few words shorter"]
 
 
 def several(before: int) -> str:
@@ -168,7 +163,7 @@ def test_more_summaries_are_asked_for_until_there_are_enough():
     assert {key: len(its) for key, its in row.values["summaries"].items()} == {"base": 11, "m-1-sc": 6}
     assert row.values["summaries"]["base"][:2] == ["First.", "The street number 0 1."]
     whole = next(request for request in judge.asked if request.prompt.startswith("Full description: A street."))
-    assert (whole.system, whole.max_tokens) == (SEVERAL, 1_400)
+    assert (whole.system, whole.max_tokens) == (PROMPTS["several"], 1_400)
     assert whole.prompt.endswith("door: A red one.\n\nSummaries:")
 
 
@@ -184,7 +179,7 @@ def test_negative_has_about_the_length_of_the_summary():
     own = clip_tokens(SUMMARY)
 
     def answer(request: JudgeRequest, before: int) -> str:
-        if request.system in (SHORTER, FEW_WORDS_SHORTER):
+        if request.system in (PROMPTS["shorter"], PROMPTS["few words shorter"]):
             return SUMMARY.replace("red", "blue")
         # Of both entries: the same again, too little, too much, and then something longer that can be reduced.
         answers = [SUMMARY, "A house.", "the " * (own + 51), f"{SUMMARY} and {'more ' * 30}"]
@@ -192,7 +187,7 @@ def test_negative_has_about_the_length_of_the_summary():
 
     row, judge = negatives_of(answer, of_image=1)
     assert row.values["negatives"]["base"]["swaps"] == [SUMMARY.replace("red", "blue")]
-    assert {request.system for request in judge.asked} == {*NEGATIVES.values(), SHORTER}
+    assert {request.system for request in judge.asked} == {*NEGATIVES.values(), PROMPTS["shorter"]}
 
 
 def test_entry_without_negatives_of_a_kind_is_none():
