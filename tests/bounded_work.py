@@ -1,7 +1,5 @@
 """How much a piece of code does, counted in calls: the same on a machine that is busy and on one that is not."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A server of the OpenAI API on this machine, which behaves as a test tells it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """What the released code of CLIP-S and PAC-S printed for tiny checkpoints, and the items it scored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What all tests share: the folder of raw data sets, and a cache of their own."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import gc

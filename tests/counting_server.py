@@ -1,7 +1,5 @@
 """A server on this machine that counts who comes."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

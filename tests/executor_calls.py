@@ -1,7 +1,5 @@
 """What executors are given in tests: functions that can be pickled."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

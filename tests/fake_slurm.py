@@ -4,8 +4,6 @@ What befalls tasks is written in ``fate`` in the folder of the programs: lines o
 for the task N of an array.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What an encoder makes of inputs, as one array."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

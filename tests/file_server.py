@@ -1,7 +1,5 @@
 """A server of files on this machine, whose answers can break off."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Writes records of runs that never were: valid ones, of all protocols, for tests of what reads records."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A forked process of a test, which never goes on with the tests themselves."""
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections.abc import Callable

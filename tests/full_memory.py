@@ -1,7 +1,5 @@
 """Memory that is full: that of the CPU really is asked for too much, that of a GPU is said to be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the hub's cache holds of a model after a download."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

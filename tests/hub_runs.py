@@ -1,7 +1,5 @@
 """``bench`` as a process that knows one hub alone, and small repositories under real names."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It has models and data sets with commits, redirects of large files and of old na
 tokens, and faults that can be switched on. ``Hub.environment`` is what a process needs to ask it.
 """
 
-from __future__ import annotations
-
 import base64
 import fnmatch
 import hashlib

@@ -1,7 +1,5 @@
 """A run that is cut into shards of a size that a test chooses, carried out in an order of chance."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Trainings that end at a step as if the machine had lost its power."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

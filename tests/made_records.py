@@ -1,7 +1,5 @@
 """Records of runs as ``run.json`` holds them, with numbers of a test's own choice."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An encoder of inputs by name: of texts, and of images that are bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

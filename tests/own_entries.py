@@ -1,7 +1,5 @@
 """A fixture under which a registry has entries of a file of tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

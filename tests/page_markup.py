@@ -1,7 +1,5 @@
 """What of a page runs, loads or leads somewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Real, small stages that can be told to end the process, and judges that answer by a script."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """METEOR's search path by path, as the jar does it: slow, and short enough to be seen through."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import NamedTuple
 

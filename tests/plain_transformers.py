@@ -3,8 +3,6 @@
 The prompt is null for encoder-decoders, which are asked nothing.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """A task of small images, captions of two systems whose texts would break pages as markup, and sessions of these."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A task of rated captions, whose metric is their number of words, and its runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bucket on the loopback: moto's S3, behind what answers 503 when it is told to, and counts requests."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Items that are scored as a run does it: a shard at a time, in any order, with what the corpus needs in files."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Work that two processes share, as those that torchrun starts."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

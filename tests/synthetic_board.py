@@ -1,7 +1,5 @@
 """Makes leaderboards of made-up runs: valid records, histograms, samples with hostile captions, no model."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small task files: the keys they have in common, by protocol; a test adds names, metrics and what it is about."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a file asks for: models that lie where the program runs are the user's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

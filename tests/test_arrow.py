@@ -1,7 +1,5 @@
 """Arrays that are made of buffers are those that pyarrow makes of the values."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

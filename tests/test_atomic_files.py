@@ -1,7 +1,5 @@
 """What is written is there whole or not at all, and what killed processes leave goes with the next writing."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

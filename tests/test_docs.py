@@ -1,7 +1,5 @@
 """What the documents tell to type is understood: commands, arguments of models, names; nothing of it is run."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import inspect

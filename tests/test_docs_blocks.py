@@ -4,8 +4,6 @@ A new block fails here until it is: ``bench run`` is planned as it stands, recip
 command is one of ``CARRIED_OUT`` or has its line in ``TOLD``.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

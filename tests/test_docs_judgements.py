@@ -1,7 +1,5 @@
 """Every form of judgement in docs/judgements.md runs as it stands there, from the command line alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The house: which floor may lean on which, how large a room may be, and where names belong."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """The hub of these tests is on this machine, so that what is asked of it can be counted."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 ``python tests/test_notebooks.py`` stores the outputs anew.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

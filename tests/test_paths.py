@@ -1,7 +1,5 @@
 """File systems of the network are told from local ones by the table of mounts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

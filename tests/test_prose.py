@@ -1,7 +1,5 @@
 """Documents and messages speak plain English: no word that has a better one, no sentence that is too long."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

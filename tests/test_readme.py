@@ -1,7 +1,5 @@
 """The examples of the README do what it says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The site has every page and every name, and what it says of keys, tasks and metrics is what the code has."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

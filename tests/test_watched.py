@@ -1,7 +1,5 @@
 """What watches tests sees each kind of event, and nothing where it is not asked to."""
 
-from __future__ import annotations
-
 import pickle
 import socket
 import subprocess

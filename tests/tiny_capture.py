@@ -3,8 +3,6 @@
 A test of CAPTURE takes the fixtures of ``tests/metrics/capture/conftest.py``; others import this module.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

@@ -3,8 +3,6 @@
 A test imports this module (``from tiny_dci import make_tiny_dci``). The same call always makes the same files.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -3,8 +3,6 @@
 ``CAPTIONERS`` has one alias a family. Chat templates are of the usual kind, not the hub's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small images: of noise, each with a size of its own; of smooth colours; encoded as any kind of file; and videos."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Tiny language models with random weights, in the real file formats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Weights are random by a fixed seed; tokenizers, image processors and chat templa
 takes the fixtures ``tiny_llava``, ``tiny_qwen2_vl`` and so on of ``tests/conftest.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

@@ -3,8 +3,6 @@
 A test imports this module (``from tiny_pairwise import make_tiny_blip``). The same call always makes the same files.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ A test imports this module (``from tiny_recipes import PEFT``); ``recipe_file`` 
 make recipes of these parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Makes tiny models that look for regions, in the real file formats, so that real loading code meets real files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 SIDE = 64

@@ -1,7 +1,5 @@
 """Makes a pipeline of spaCy as spaCy writes it: tagger, parser and lemmatizer, trained on one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

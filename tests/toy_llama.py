@@ -1,7 +1,5 @@
 """A Llama of two layers whose weights numpy draws: every version of transformers builds the same."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Two processes that do something at the same moment, many times."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

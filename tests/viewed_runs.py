@@ -1,7 +1,5 @@
 """Runs to look at: real ones over a few rows with images, whose texts and names would break pages as markup."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

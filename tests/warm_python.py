@@ -3,8 +3,6 @@
 What reads the environment when it is imported, as the hub's library and transformers do, each imports for itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

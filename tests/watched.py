@@ -3,8 +3,6 @@
 What compiled libraries do for themselves is not seen: files that pyarrow, safetensors or OpenCV open, above all.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import sys

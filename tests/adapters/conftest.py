@@ -1,7 +1,5 @@
 """Photographs of data sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Arguments on a command line: key=value, quotes, lists, JSON."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What only reads, and every dry run, asks nobody: no address is looked up, and no connection made."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Cluster files: what they say, and how their faults are named."""
 
-from __future__ import annotations
-
 import pytest
 
 from capbench.benchmarks.scale.executors import LocalExecutor, Resources

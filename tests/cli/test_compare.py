@@ -1,7 +1,5 @@
 """``bench compare``: what is compared, what is printed, what is refused."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

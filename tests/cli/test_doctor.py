@@ -1,7 +1,5 @@
 """``bench doctor``: what the machine has and lacks, and how to fix it."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest

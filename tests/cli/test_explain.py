@@ -1,7 +1,5 @@
 """``bench explain``: what CAPTURE and ALOHa matched, what DCScore's judge said, on a terminal and as a page."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``bench export``: the flat table, lm-eval's layout read by lm-eval itself, what is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """``bench export pairs`` and ``prompts``: each row filled, the run has what it asks for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

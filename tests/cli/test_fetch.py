@@ -1,7 +1,5 @@
 """``bench fetch``, whose files are what runs read, and what a run says that it lacks before it starts."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil

@@ -1,7 +1,5 @@
 """Images behind a link that leads out of the task's folders: said first, once, with the option that helps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``bench import``: what is read, what is named and counted, what is refused."""
 
-from __future__ import annotations
-
 import builtins
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``bench plot``: what it writes, what it says, what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 from finished_runs import write_record
 from made_records import agreement_record, rated_captions

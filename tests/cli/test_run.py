@@ -1,7 +1,5 @@
 """``bench run``: what is printed and written, what fails and with which exit code."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """``bench score``: captions in a file, outside any task."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

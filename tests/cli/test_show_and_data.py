@@ -1,7 +1,5 @@
 """``bench show`` and ``bench data``: a task explained, and where its data comes from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``bench store``: what the store keeps, and how to make room."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest

@@ -1,7 +1,5 @@
 """Wrong usage: exit code 2 and the nearest name; nothing is started."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

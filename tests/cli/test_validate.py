@@ -1,7 +1,5 @@
 """``bench validate``: each kind of fault of a task file is found and placed."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """``bench verify``: what speaks against a run, and whether it comes out the same again."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """``bench view``: what it says, and that it answers."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Files that ask for nothing: a task, a pipeline, a recipe and a loop, each of which a stranger may change."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from task_keys import CAPTIONING

@@ -1,7 +1,5 @@
 """What a stranger's folder asks for works once the command line allows it, and is told before."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

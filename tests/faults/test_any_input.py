@@ -3,8 +3,6 @@
 Rows that are scored and rows that are named are the rows that were given, and their order changes no number.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

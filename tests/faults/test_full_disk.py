@@ -1,7 +1,5 @@
 """Disks that are really full: what was there stays, what does not fit leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

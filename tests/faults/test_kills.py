@@ -1,7 +1,5 @@
 """The script that kills runs: it says what differs and what is left behind."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

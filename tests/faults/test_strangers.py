@@ -5,8 +5,6 @@ Each kind of folder tries one thing at a time, and every command that takes it i
 an audit hook and beside a server that counts who comes. What options allow is tried in ``test_allowed.py``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A hub on this machine with what the headline command asks for."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial

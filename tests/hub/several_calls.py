@@ -3,8 +3,6 @@
 Asked by JSON on the standard input: the calls' arguments, and files of architectures that open_clip is to know.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import sys

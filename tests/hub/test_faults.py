@@ -1,7 +1,5 @@
 """What ``bench run`` says of a hub that refuses or fails, from an empty cache."""
 
-from __future__ import annotations
-
 import pytest
 from hub_runs import DETAILCAPS, LLAVA, Bench
 from hub_server import Fault, Hub

@@ -1,7 +1,5 @@
 """``bench fetch`` from a hub, after which runs need none."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The headline command from an empty cache, again without the hub, and with other pictures on it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

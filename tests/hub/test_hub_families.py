@@ -1,7 +1,5 @@
 """One alias a family from a hub, as it is typed, into an empty cache."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """A captioner is trained from a hub, and published there by a process that has a token."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

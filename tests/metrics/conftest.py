@@ -1,7 +1,5 @@
 """Captions, items and a cache that the metric tests share."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """ALOHa: against the released arithmetic, by hand, with recorded answers, and on scenes with planted inventions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import cache

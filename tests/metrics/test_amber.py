@@ -1,7 +1,5 @@
 """AMBER's counts against the released script, on made answers to all of its photographs."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """AutoDQ: against the released code, by hand, and with recorded answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

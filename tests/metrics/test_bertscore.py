@@ -1,7 +1,5 @@
 """BERTScore on a real checkpoint (all-MiniLM-L6-v2 of a test-only package) and on small ones made here."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checklists answered by a judge: against the released code of CAPEval, and answers that say less than they should."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

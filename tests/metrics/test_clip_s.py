@@ -1,7 +1,5 @@
 """CLIP-S and RefCLIP-S against the released code on tiny weights, and where something is wrong."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

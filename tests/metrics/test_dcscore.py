@@ -1,7 +1,5 @@
 """DCScore: against the released arithmetic, by hand, with recorded answers, and over a server from the command line."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Sequence

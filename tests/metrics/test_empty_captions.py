@@ -1,7 +1,5 @@
 """What metrics make of empty captions, beside what released code prints for them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """EMScore: equal to released code on tiny weights, and what happens at the edges."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from math import log

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -50,7 +48,7 @@ EXPERT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("seed", "text"), enumerate(EXPERT))
+@pytest.mark.parametrize(("seed", "text"), list(enumerate(EXPERT)))
 def test_values_are_those_of_the_released_code_of_expert(seed: int, text: str):
     rng = np.random.default_rng(seed)
     places = [rng.dirichlet(np.ones(13)) for _ in text]

@@ -1,7 +1,5 @@
 """SPICE and soft-SPICE of given graphs: against the released code, by hand, and beside CAPTURE."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The evaluate library both ways: its modules in our runner, our metrics as its modules."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

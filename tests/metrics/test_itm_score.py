@@ -1,7 +1,5 @@
 """ITMScore: the score of the model itself, each pair scored once, and what has none named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

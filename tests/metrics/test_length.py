@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from capbench.metrics import Context
 from capbench.metrics.length import Length
 

@@ -1,7 +1,5 @@
 """PAC-S and RefPAC-S against the released code on tiny weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

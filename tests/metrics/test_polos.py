@@ -1,7 +1,5 @@
 """Polos on seeded towers: equal to a plain calculation of the released forward, whatever stands beside a caption."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

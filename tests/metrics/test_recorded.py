@@ -1,7 +1,5 @@
 """Scores computed elsewhere: how they are read, found, counted and named."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """BLEU, ROUGE-L and CIDEr against pycocoevalcap."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

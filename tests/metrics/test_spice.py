@@ -1,7 +1,5 @@
 """SPICE without CoreNLP's jars, which cannot be had from a registry: all but the parser itself."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

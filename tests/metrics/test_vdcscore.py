@@ -1,7 +1,5 @@
 """VDCscore: against the released code, and with recorded answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

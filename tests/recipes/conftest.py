@@ -1,7 +1,5 @@
 """The recipes, pipelines and loops of these tests are their own: what the files ask for is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which files a task may read: its own folder, that of its data, and what the user allows besides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

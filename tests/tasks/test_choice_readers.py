@@ -1,7 +1,5 @@
 """SugarCrepe, Winoground, VL-CheckList and ARO, on small files in the released layouts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

@@ -1,7 +1,5 @@
 """DCI in the released layout: which entries an image has, their boxes, captions and negatives, and what is dropped."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """COCO, nocaps, VizWiz and Visual Genome, on small files in the released layouts."""
 
-from __future__ import annotations
-
 import importlib.resources
 import json
 import zipfile

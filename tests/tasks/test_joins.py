@@ -1,7 +1,5 @@
 """Documents that take columns of other files: what is found, what is named, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

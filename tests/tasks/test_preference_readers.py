@@ -1,7 +1,5 @@
 """Readers of Pascal-50S, FOIL and ActivityNet-FOIL on small files in the distributed layouts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

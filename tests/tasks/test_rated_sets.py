@@ -1,7 +1,5 @@
 """Rated sets on small files in the released layouts: THumB to CapArena, HAT and nocaps-FOIL."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Flickr8k, Composite, DetailCaps and VATEX-EVAL, on small files in the released layouts."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections import Counter

@@ -1,7 +1,5 @@
 """Rows that stay where they are: of a large data set, which is read again, and encoded images of a data set."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

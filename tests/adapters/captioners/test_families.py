@@ -1,7 +1,5 @@
 """One alias a family of captioners, each with a tiny model of its own kind: as transformers itself captions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

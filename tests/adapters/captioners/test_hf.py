@@ -1,7 +1,5 @@
 """Captioners of transformers: tiny models in the real formats, asked for captions in batches."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

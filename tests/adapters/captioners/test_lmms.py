@@ -1,7 +1,5 @@
 """Model classes of lm-eval behind our contract; lmms-eval and vLLM, where they are missing."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import pytest

@@ -1,7 +1,5 @@
 """A server, vLLM and ``hf`` write the same captions with the same weights: greedy, token for token."""
 
-from __future__ import annotations
-
 import base64
 import io
 import socket

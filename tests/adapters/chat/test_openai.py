@@ -1,7 +1,5 @@
 """The captioner and the judge of OpenAI-compatible servers, against a server that misbehaves on purpose."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

@@ -1,7 +1,5 @@
 """Tiny models, loaded once, whose captions end soon."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Greedy, beam and nucleus search on tiny models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

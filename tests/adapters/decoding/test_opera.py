@@ -1,7 +1,5 @@
 """OPERA against what its released code printed, and its pass over candidates against plain passes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What generation_kwargs ask for."""
 
-from __future__ import annotations
-
 import pytest
 
 from capbench.adapters.decoding.dbd import DifferentiatedBeams, FactPrompts

@@ -1,7 +1,5 @@
 """Visual contrastive decoding against a loop that looks at every sequence anew."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LoRA over encoders: folders that peft writes, and LoRA tensors inside a checkpoint."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

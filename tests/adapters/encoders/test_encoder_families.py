@@ -1,7 +1,5 @@
 """One alias a family of dual encoders, each with a tiny model of its own kind: as its own library encodes."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

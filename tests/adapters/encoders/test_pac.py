@@ -1,7 +1,5 @@
 """PAC-S and PAC-S++ models: which file they are, what it must be, and what it is made into."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """BLIP's and FLAVA's match heads: the scores of transformers' own forward, and what moves them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

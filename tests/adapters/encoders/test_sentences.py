@@ -1,7 +1,5 @@
 """Sentence encoders: the vectors of sentence-transformers, and checkpoints that pool in another way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Digests of files: read once for all who ask, right whatever happens to the file."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

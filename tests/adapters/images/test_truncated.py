@@ -1,7 +1,5 @@
 """Images whose data end before their pixels do are failures, and whole ones of unusual kinds are read."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

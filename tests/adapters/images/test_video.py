@@ -1,7 +1,5 @@
 """Frames of videos, and features that were recorded of them."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 import sys

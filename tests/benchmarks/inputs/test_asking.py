@@ -1,7 +1,5 @@
 """How captioners are asked: window by window, with what the store knows left out, whatever each request meets."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

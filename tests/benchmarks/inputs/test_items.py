@@ -1,7 +1,5 @@
 """What counts as a caption, and which rows are one item."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

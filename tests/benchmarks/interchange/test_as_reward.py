@@ -1,7 +1,5 @@
 """Metrics as rewards: the values of the metrics, in the forms in which trainers call for them."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Our metrics with torchmetrics' interface give our own values, to the bit, batch by batch."""
 
-from __future__ import annotations
-
 import multiprocessing
 from multiprocessing.connection import Connection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The data set that is put on the hub: read by ``datasets``, sent to a server that speaks the hub's API."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

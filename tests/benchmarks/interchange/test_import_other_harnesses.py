@@ -1,7 +1,5 @@
 """Logs that lmms-eval, lm-eval and VLMEvalKit wrote, imported and scored again: our values are theirs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

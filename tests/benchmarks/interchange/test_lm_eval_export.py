@@ -1,7 +1,5 @@
 """What ``bench export lm-eval`` writes, refuses and tells; and how its functions answer lm-eval."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging

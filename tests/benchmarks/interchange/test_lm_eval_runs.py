@@ -1,7 +1,5 @@
 """Exported tasks, run by a stock lm-eval in a process of its own, give the numbers of ``bench run``."""
 
-from __future__ import annotations
-
 import functools
 import json
 import logging

@@ -1,7 +1,5 @@
 """What ``--log_to`` gives wandb, Trackio and TensorBoard, each without a network, and read back from its own files."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The leaderboard's pages as files: size, text that stays text, what may be passed on, colours."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import html

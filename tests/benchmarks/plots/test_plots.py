@@ -1,7 +1,5 @@
 """Figures of records: what is drawn is what the records say, and files can be read by people and programs."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Sequence
@@ -273,7 +271,7 @@ def test_files_are_the_same_byte_by_byte_and_have_no_date(draw, tmp_path: Path):
         assert b"Date" not in first
 
 
-@pytest.mark.parametrize(("draw", "width"), zip(FIGURES, ("single", "double", "single"), strict=True))
+@pytest.mark.parametrize(("draw", "width"), list(zip(FIGURES, ("single", "double", "single"), strict=True)))
 def test_png_has_the_width_of_the_columns_at_300_dpi_nothing_over_its_border_and_a_text_for_those_who_cannot_see_it(
     draw, width, tmp_path: Path
 ):

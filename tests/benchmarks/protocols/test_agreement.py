@@ -1,7 +1,5 @@
 """The agreement protocol, through task files over local rows; scores are numbers of words."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import partial

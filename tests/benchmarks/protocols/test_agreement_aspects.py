@@ -1,7 +1,5 @@
 """Rated captions with several aspects, of named systems, in categories: from task file to comparison."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

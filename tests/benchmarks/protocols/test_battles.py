@@ -1,7 +1,5 @@
 """Battles of systems of known strength: agreement with people, by battle and by ranking."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A task meets its protocol: keys that it does not read or that it lacks, choices that it does not know."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

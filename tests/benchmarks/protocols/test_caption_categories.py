@@ -1,7 +1,5 @@
 """Captions of a model by the part of the data that their image is of."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

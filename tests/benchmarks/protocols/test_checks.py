@@ -1,7 +1,5 @@
 """Data checks: a wrong copy of the data fails before anything is scored."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Choices between captions, squares and entries of a user's own task, written in YAML alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What protocols compare runs by, on plain columns: rows that all have, resamples of images, classical tests."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest

@@ -1,7 +1,5 @@
 """The generate_until protocol with small captioners of our own: what is asked, kept, counted and lost."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Matching crops and captions of DCI: the released numbers, what is encoded, grouped, dropped and recorded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence

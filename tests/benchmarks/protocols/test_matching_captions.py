@@ -1,7 +1,5 @@
 """Recorded captions meet the right documents, and what is left over is said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

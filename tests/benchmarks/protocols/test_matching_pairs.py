@@ -1,7 +1,5 @@
 """Matching by an encoder that scores image and text together, and texts that are one once they are cut."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Results of matching: hits on vectors whose cosines are known, means over categories, rules that see no image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

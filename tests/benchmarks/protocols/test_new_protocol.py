@@ -1,7 +1,5 @@
 """A protocol of a user's, one class and one line of the registry: every command works with its runs."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

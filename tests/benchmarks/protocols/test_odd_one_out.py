@@ -1,7 +1,5 @@
 """A protocol by the base of choices, as docs/extending.md has it: two hooks, and commands know its runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

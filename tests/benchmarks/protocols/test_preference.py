@@ -1,7 +1,5 @@
 """Preferences: accuracy, ties, draws of references, categories, parts; votes, grades, best of several, rankings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Retrieval in both directions: the values of other harnesses, ties, blocks of the matrix, and what a run records."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SugarCrepe++: hits of images and of texts alone, against the released comparisons on the same vectors."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from functools import cache

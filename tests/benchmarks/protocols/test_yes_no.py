@@ -1,7 +1,5 @@
 """Yes/no tasks: recorded answers, questions that cannot be asked, and POPE's own files."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

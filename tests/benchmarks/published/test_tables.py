@@ -6,8 +6,6 @@ printed values are not what the released files give (METEOR on CF 22.3 here and 
 in the table; ROUGE on Composite 30.1 here, 30.0 in the table), as noted beside them.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers on the disk: each at once, none twice, none half."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The forms of questions: what is an answer, what it says of systems, what is drawn; and what tells raters apart."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The folder of a session: begun whole, gone on with as it began, and held by one server."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A record of any inner shape, with sums that fit it: each reader works with it, or refuses it by name."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path

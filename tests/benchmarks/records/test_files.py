@@ -1,7 +1,5 @@
 """Records of runs: what run.json and samples.parquet hold, and what is said of files that are neither."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

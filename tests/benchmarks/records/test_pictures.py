@@ -1,7 +1,5 @@
 """Pictures beside a record: whose, how large, and what they keep to themselves."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may be passed on: records without paths of the machine, and runs with scores alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The typed record: every key by name, and older records with their defaults."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Samples in parts: one file whatever the parts, of columns whose type a part may not tell."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """COCO's captioning tasks, end to end: files in the released layouts and recorded captions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The DetailCaps tasks over a small Parquet file in the published layout."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics and statistics that a task file holds as functions, or classes, beside it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the images of tasks and of scored rows are found, and what is said of those that are not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

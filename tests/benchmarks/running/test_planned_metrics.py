@@ -1,7 +1,5 @@
 """Plans of metrics: which may look at images, and what is known of the code of a user's own."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """Runs in which a metric is scores computed elsewhere: a number like any other, whatever the shards and workers."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A run that is killed half way is finished by the next one, without doing finished work again."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Mapping

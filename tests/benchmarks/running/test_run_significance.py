@@ -1,7 +1,5 @@
 """The letters that a run records are those that ``bench compare`` gives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The steps of a run, one by one: what each needs is handed to it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Scoring rows that are at hand, in Python."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs whose captions or judgements come from a server: what is kept when it dies, and what is asked again."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

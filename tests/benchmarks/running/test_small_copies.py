@@ -1,7 +1,5 @@
 """CAPEval, AMBER and SugarCrepe++ by the whole command: from small files in the released layout to numbers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable, Mapping

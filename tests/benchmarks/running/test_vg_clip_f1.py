@@ -1,7 +1,5 @@
 """Visual Genome with CLIP-F1, end to end: files in the released layout, a checkpoint, recorded captions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

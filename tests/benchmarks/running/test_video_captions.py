@@ -1,7 +1,5 @@
 """MSVD, VATEX, VDC and DREAM-1K by the whole command: from small files in the released layout to numbers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """VATEX-EVAL and ActivityNet-FOIL from small files in the released layout to numbers."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bucket on the loopback."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A run says the same whatever its shards, the order in which they are scored, and where texts and scores lie."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Captions that workers write, over results that are shared: an image that was changed is captioned anew."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Executors of this machine: the same results whoever works, and no worker outlives its driver."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The folder of a run: of many writers the first one's file stands, whole, in a folder and in a bucket."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """What tells models from others that are named, and not loaded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

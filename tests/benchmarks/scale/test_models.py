@@ -1,7 +1,5 @@
 """Models whose work an engine does: the record is that of one process, and this one has no model."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """How far a run is, as its driver writes it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

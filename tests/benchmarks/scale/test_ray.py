@@ -1,7 +1,5 @@
 """A real cluster of ray on this machine: three nodes, of which one is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Rows that an engine scores with models, over results that are shared: only what was scored before is taken."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is put aside as bytes comes back as it was; what is damaged is an error that says so."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Runs that share results: what one has made the other does not make, and what is damaged is made again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Job arrays of a queue that is faked: jobs that vanish, die and run twice."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

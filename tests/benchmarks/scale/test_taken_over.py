@@ -1,7 +1,5 @@
 """A run that is killed and started again: what was done is not done again, and the result is the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The folder of a run that is broken off: the next one that is the same takes it over, and no other."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

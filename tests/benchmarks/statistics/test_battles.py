@@ -1,7 +1,5 @@
 """Strengths of systems from battles: as CapArena's code and logistic regression give them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Resamples of whole images: what they scatter by, and that several processes share those of one."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

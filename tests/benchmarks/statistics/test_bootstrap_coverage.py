@@ -1,7 +1,5 @@
 """Intervals cover what they say, also near 0 and 1, of few images, and where resampling biases a statistic."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

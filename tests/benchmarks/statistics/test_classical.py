@@ -1,7 +1,5 @@
 """Williams' and McNemar's tests: published examples, scipy, all signs by hand, and samples with a known truth."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals from what each image adds to a number, held against the bootstrap that they stand in for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Holm's correction, significance letters, and rankings by both."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """Scores are rounded to twelve significant digits, and then compared exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The paired bootstrap: rows with a known truth, and calculations by hand."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A damaged store: no wrong value comes out of it, and one that SQLite cannot read is moved aside and made anew."""
 
-from __future__ import annotations
-
 import logging
 import random
 import sqlite3

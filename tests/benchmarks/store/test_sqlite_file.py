@@ -1,7 +1,5 @@
 """Where a store may lie, who may read it, and what happens where it cannot be written or is damaged."""
 
-from __future__ import annotations
-
 import logging
 import os
 import stat

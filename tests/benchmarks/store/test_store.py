@@ -1,7 +1,5 @@
 """The store: what it keeps, who may share it, and what it says when the disk or the file is at fault."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """What a user has for rows of a suite: scores and captions made elsewhere, and models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of results in the formats that can be pasted."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Who is let in, and what nobody gets."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Small models in the real file formats: a T5, NLTK's data, a WordNet; and a real sentence encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The FACTUAL parser on a small T5, against what FactualSceneGraph makes of it."""
 
-from __future__ import annotations
-
 import pytest
 from full_memory import FULL_MEMORY, fill_cpu, fits
 

@@ -1,7 +1,5 @@
 """A grammar over a closed list of words: what it reads, what it passes over, and CAPTURE on it."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CAPTURE as a metric: against the released code, by hand, and where something is wrong or missing."""
 
-from __future__ import annotations
-
 import gc
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentences and nouns by NLTK's models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

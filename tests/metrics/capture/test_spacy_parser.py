@@ -1,7 +1,5 @@
 """Rules over dependency parses that are written out here, and a small trained pipeline."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading WordNet's database files."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from dataclasses import replace

@@ -3,8 +3,6 @@
 To read its tables takes the jar twenty core-seconds, so that its answers are recorded; one costly test starts it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

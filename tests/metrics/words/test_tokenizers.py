@@ -1,7 +1,5 @@
 """Words of other languages: sacrebleu's BLEU, the same tokens for all metrics, and metrics that read English alone."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of a pipeline as shards, read back by ``datasets``."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Iterator

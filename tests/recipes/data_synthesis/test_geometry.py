@@ -1,7 +1,5 @@
 """Boxes, rectangles, mask trees and points near edges, against plain computations."""
 
-from __future__ import annotations
-
 import math
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """Pipelines of the shapes world, whose scenes are known: what they make means what it should."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The papers' pipelines from beginning to end, on tiny checkpoints in the real file formats."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Negatives of exchanged words: what is exchanged, as in the released code, and which captions have none."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from pathlib import Path

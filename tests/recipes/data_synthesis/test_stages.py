@@ -1,7 +1,5 @@
 """Single stages: what they make, what they try again, and what they say of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is asked of a judge for DCI's summaries and negatives, and what becomes of each kind of answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a pipeline to its files: what is made once stays made, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

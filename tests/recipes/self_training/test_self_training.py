@@ -1,7 +1,5 @@
 """The curve of a self-training loop: its values by turn, and the figure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from capbench.recipes.self_training.report import curve_of, draw_curves

@@ -1,7 +1,5 @@
 """The captioner that ships for the shapes world: it sees what is there, and says it as the world does."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

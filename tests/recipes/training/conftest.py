@@ -1,7 +1,5 @@
 """A tiny encoder of the shapes world with random weights, and recipes that train it in a moment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Recipes of captioners from beginning to end: the dry run, a kill, and those of the paper on tiny checkpoints."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The contrastive trainer: its loss and gradients, what it refuses, and what it writes."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

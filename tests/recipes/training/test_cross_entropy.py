@@ -1,7 +1,5 @@
 """Captioners trained on given captions by transformers' Trainer: the loss, resuming, the best weights, processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """From a recipe to a model that tasks have judged: files, schema, sources, the command."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The trainer that hands a captioner to TRL: what it is paid, that it resumes, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

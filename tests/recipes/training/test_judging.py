@@ -1,7 +1,5 @@
 """What is said of a captioner before and after it was tuned, and of the metrics that it was paid by."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

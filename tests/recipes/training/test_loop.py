@@ -1,7 +1,5 @@
 """The steps of a training: going on after a kill, the learning rate, when it ends, and what is kept."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is measured while a training runs, who gets its history, and random crops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

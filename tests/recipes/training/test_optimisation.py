@@ -1,7 +1,5 @@
 """The learning rate at a step, what a step does to weights, and the gradient of self-critical training."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The papers' contrastive recipes as they ship, on tiny checkpoints in the real formats."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

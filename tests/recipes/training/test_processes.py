@@ -1,7 +1,5 @@
 """Several processes train as one does, and go on after a kill as if there had been none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

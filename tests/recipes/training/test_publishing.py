@@ -1,7 +1,5 @@
 """What of a training's folder may be passed on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which rows a step has, and which of their texts and images."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The trainers of captioners: rewards, gradients, resuming, and what is said of recipes that cannot do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The recipes of the shapes world, cut short: from the start model that ships, a few steps of each kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The shapes world's encoder as it ships, and with random weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

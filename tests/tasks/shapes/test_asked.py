@@ -1,7 +1,5 @@
 """Questions, choices and squares of the shapes world: true is true, false is false, and a model that learnt tells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CAPTURE on the shapes world, with its grammar and nothing from elsewhere."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Captions of graded quality, ratings, foils and crops."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

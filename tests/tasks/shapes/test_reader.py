@@ -1,7 +1,5 @@
 """Documents of the tasks on the shapes world, and numbers of metrics that need no model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scenes, their pictures and their descriptions; clips of moving things."""
 
-from __future__ import annotations
-
 import hashlib
 from itertools import combinations
 

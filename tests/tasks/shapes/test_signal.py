@@ -1,7 +1,5 @@
 """What a metric says of the shapes world must come from its model: the trained one tells, a random one guesses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Systems of known quality and battles of known strengths: people find them so, and a metric that sees does."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Then metrics against each other: which captions count, and letters in runs as in comparisons.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

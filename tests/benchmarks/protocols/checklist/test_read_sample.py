@@ -6,8 +6,6 @@ is drawn with another seed and read anew. A change is right if the English is so
 false or less (rules that make it worse), or the same (rules that keep the meaning).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

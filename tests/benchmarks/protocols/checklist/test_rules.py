@@ -1,7 +1,5 @@
 """Rules of the checklist: what becomes of captions, read with word lists only."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """What is read off a dependency parse, and which nouns WordNet has for another."""
 
-from __future__ import annotations
-
 import pytest
 
 from capbench.benchmarks.protocols.checklist.captions import ReadCaption, load

@@ -1,7 +1,5 @@
 """Statistics of systems, worked out by hand, and as machine translation's own code computes them."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
