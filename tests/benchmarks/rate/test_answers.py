@@ -364,8 +364,8 @@ def test_of_equal_captions_those_count_that_a_rater_has_come_to(tmp_path: Path) 
 def test_votes_for_equal_captions_are_shared_out_among_their_systems(tmp_path: Path) -> None:
     session = make_session(tmp_path, rows=1, captions={"a": ["dog"], "b": ["fox"], "c": ["dog"]}, better="?")
     for answer, expected in ((0, [0.5, 0, 0.5]), (1, [0, 1, 0]), ("tie", [1 / 3] * 3)):
-        found = figures(session, {"ann": {("row 0", None): answer}})
-        shares = [figure.value for figure in found if figure.name.startswith("share for")]
+        drawn = figures(session, {"ann": {("row 0", None): answer}})
+        shares = [figure.value for figure in drawn if figure.name.startswith("share for")]
         assert shares == pytest.approx(expected)
 
 
