@@ -21,15 +21,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import yaml
-
 from ..access import Request, linked_outside, requests_of, require_permitted
 from ..boundary import exists
 from ..downloads import Files, FileSource, Repository, Resource
 from ..errors import AdapterError, UsageError, did_you_mean
 from ..paths import checkpoint_folder, is_file
 from ..permissions import permitted, runs_code
-from ..rows import load_json
+from ..rows import load_json, load_yaml
 from . import Adapter, Detector, Encoder, Judge, Painter, Segmenter, adapters
 from .arguments import RANDOM, parse_arguments, random_name
 from .checkpoint_identity import hub_commit
@@ -39,7 +37,6 @@ ALIAS_FOLDER = Path(__file__).parent / "models"
 ALIAS_FILE = "model.yaml"
 """The alias file that makes a folder a model, such as a folder that a recipe wrote."""
 _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OF_FILES = ("captions", "pair_scores", "responses")
 """Adapters that ``ADAPTER:FILE`` names with their file."""
 _OF_LM_EVAL = {"hf-multimodal": "hf", "vllm-vlm": "vllm"}
@@ -241,7 +238,7 @@ def list_aliases() -> dict[str, ModelSpec]:
 def _aliases_of(folder: Path) -> dict[str, ModelSpec]:
     specs: dict[str, ModelSpec] = {}
     for path in folder.glob("*.yaml"):
-        values = _read_yaml(path)
+        values = load_yaml(path)
         several = {path.stem: values} if "adapter" in values else values
         specs |= {name: _read_alias(name, alias, path.parent) for name, alias in several.items()}
     return dict(sorted(specs.items()))
@@ -273,7 +270,7 @@ def resolve_model(model: str, model_args: str | Mapping[str, Any] = "") -> Model
     if spec is None and is_file(file := Path(model).expanduser() / ALIAS_FILE):
         folder = file.resolve().parent
         require_permitted(requests_of_model(folder, arguments))
-        spec = _read_alias(folder.name, _read_yaml(folder / ALIAS_FILE), folder)
+        spec = _read_alias(folder.name, load_yaml(folder / ALIAS_FILE), folder)
     if spec is not None:
         # Other weights have another source and name.
         others = [str(arguments[key]) for key in ("architecture", "pretrained") if key in arguments]
@@ -361,13 +358,9 @@ def requests_of_model(folder: Path, overrides: Collection[str] = ()) -> list[Req
         overrides: Arguments that the user gave in place of the file's.
     """
     file = folder / ALIAS_FILE
-    values = {key: _beside(value, folder) for key, value in _read_yaml(file).items()}
+    values = {key: _beside(value, folder) for key, value in load_yaml(file).items()}
     asked = requests_of(values, file, lambda *keys: ": ".join(map(str, (file, *keys))), [(name,) for name in overrides])
     return [*asked, *linked_outside(folder)]
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    return yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
 
 
 def _beside(value: Any, folder: Path) -> Any:

@@ -123,9 +123,9 @@ def epilog_of(docstring: str | None) -> str:
 
 
 def _advice() -> dict[str, str]:
-    import yaml
+    from ..rows import load_yaml
 
-    return yaml.safe_load(Path(__file__).with_name("advice.yaml").read_text(encoding="utf-8"))
+    return load_yaml(Path(__file__).with_name("advice.yaml"))
 
 
 class _Once(argparse.Action):

@@ -138,7 +138,13 @@ class Aloha(Metric):
             found_by = self._parser.fingerprint()
         own = {name: getattr(self, name) for name in ("aggregate", "unmatched", "empty", "detections")}
         root_nouns = self._root()[1]
-        return {"metric": "Aloha", **own, **found_by, "root_nouns": root_nouns, **self._encoder.fingerprint()}
+        return {
+            "metric": type(self).__name__,
+            **own,
+            **found_by,
+            "root_nouns": root_nouns,
+            **self._encoder.fingerprint(),
+        }
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.

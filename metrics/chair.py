@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from ..downloads import Files, Resource
 from ..errors import MetricError
 from ..paths import cache_folder
+from ..rows import load_yaml
 from ..tasks.locate import DataLocations
 from .contract import Context, Metric, ShareMetric
 from .items import Items, Scores
@@ -140,7 +140,7 @@ _WHERE_FROM = (
     f"be passed on with capbench. Or put it at $CAPBENCH_DATA/{TABLE}, or name it with the setting 'synonyms'."
 )
 
-_RULES: Any = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+_RULES: Any = load_yaml(Path(__file__).with_suffix(".yaml"))
 _DOUBLE_WORDS: dict[str, str] = {
     **{words: words for words in _RULES["compounds"]},
     **{f"{age} {animal}": animal for age in ("baby", "adult") for animal in _RULES["animals"]},

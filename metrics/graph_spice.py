@@ -386,9 +386,11 @@ def _match(fact: Merged, other: Merged, sets_of: Callable[[Words], Set[Any]]) ->
 
 
 Fact = tuple[str, ...]
-_Sides = tuple[frozenset[Fact], frozenset[Fact]]
-_Row = tuple[float, float, float]
 """Its parts: an object; object and attribute; subject, relation (of one part or more) and object."""
+_Sides = tuple[frozenset[Fact], frozenset[Fact]]
+"""Facts of a candidate, and of all its references."""
+_Row = tuple[float, float, float]
+"""Value, precision and recall."""
 
 _IS = "is"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
+from ..rows import load_yaml
 from .contract import Context
 from .items import Items, Scores
 from .words import ptb
 
-_WORDS: dict[str, str] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+_WORDS: dict[str, str] = load_yaml(Path(__file__).with_suffix(".yaml"))
 FUNCTION_WORDS = frozenset(word for words in _WORDS.values() for word in words.split())
 
 

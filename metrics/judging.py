@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import yaml
-
 from ..adapters import ImageHandle, Judge, Judgement, JudgeRequest, JudgeToken
 from ..errors import MetricError, require_counts
+from ..rows import load_yaml
 from .contract import PARSEABLE, Context, Metric, require_choice
 
-PROMPTS: Mapping[str, Mapping[str, str]] = yaml.load(
-    (Path(__file__).parent / "prompts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
-)
+PROMPTS: Mapping[str, Mapping[str, str]] = load_yaml(Path(__file__).parent / "prompts.yaml")
 """The prompts of metrics, by metric and by what they ask."""
 
 _QUOTED = 60

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from ..downloads import FileSource
+from ..rows import load_yaml
 
 
 @cache
 def sources() -> dict[str, FileSource]:
     """Return where the files of metrics come from, by name."""
-    values = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    values = load_yaml(Path(__file__).with_suffix(".yaml"))
     return {name: FileSource.model_validate(source) for name, source in values.items()}

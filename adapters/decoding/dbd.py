@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import yaml
 
 from ...errors import AdapterError, did_you_mean
+from ...rows import load_yaml
 from .contract import PLAIN_REMEDY, CaptionSample, Decoder, Host, Written, first_pass
 from .generating import NOT_FINITE, Generating
 
@@ -76,7 +76,7 @@ class FactPrompts:
         Raises:
             AdapterError: There are none of that name.
         """
-        known = yaml.safe_load((Path(__file__).parent / "dbd_prompts.yaml").read_text(encoding="utf-8"))
+        known = load_yaml(Path(__file__).parent / "dbd_prompts.yaml")
         if name not in known:
             raise AdapterError(
                 f"dbd_prompts={name} is not known.{did_you_mean(name, known)}", f"Known are {', '.join(known)}."

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from ...metrics import Items
+from ...rows import load_yaml
 from ..inputs.failures import FailureLog
 from ..inputs.items import EmptyCaption
 from ..statistics import Draws
@@ -25,7 +25,7 @@ from .job import Collected, Job, Result, RowScores, ScoredMetrics, Shard, Shards
 Subject = Literal["metric", "model"]
 """The subject of numbers."""
 
-TEXTS: Any = yaml.load((Path(__file__).parent / "texts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+TEXTS: Any = load_yaml(Path(__file__).parent / "texts.yaml")
 """What is said of the protocols that ship, by name."""
 
 

@@ -15,9 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ...errors import TaskError, did_you_mean
+from ...rows import load_yaml
 from ...tasks.schema import PublishedTable
 
 FOLDER = Path(__file__).parent
@@ -114,7 +113,7 @@ def load(paper: str) -> Paper:
             f"unknown paper '{paper}' of published numbers.{did_you_mean(paper, known)}",
             f"Known papers: {', '.join(known)}.",
         )
-    document = yaml.load((FOLDER / f"{paper}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    document = load_yaml(FOLDER / f"{paper}.yaml")
     return Paper(
         key=paper,
         title=document["title"],

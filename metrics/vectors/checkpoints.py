@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...adapters.checkpoint_identity import checkpoint_digest
 from ...adapters.checkpoints import first_line
@@ -15,9 +15,6 @@ from ...adapters.hf_checkpoint import file_of, loading
 from ...downloads import Repository
 from ...errors import AdapterError, MetricError
 from ...hub import NotInCache, commit_of, keep_commit, refusal, unreachable
-
-if TYPE_CHECKING:
-    pass
 
 PINNED = {
     "FacebookAI/roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",

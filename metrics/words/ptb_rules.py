@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ...rows import load_yaml
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ PUNCTUATION = frozenset(
     ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
 )
 
-_GRAMMAR: Any = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+_GRAMMAR: Any = load_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 def _characters(ranges: str) -> frozenset[str]:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-import yaml
-
 from ...adapters import Judge, JudgeRequest
 from ...adapters.decoding.generating import generator_of
 from ...adapters.encoders.clip_tokens import clip_tokens
+from ...rows import load_yaml
 
 
 def cut_to_tokens(text: str, most: int) -> str:
@@ -60,7 +59,7 @@ def language_fault(text: str, language: Language) -> str | None:
     return None
 
 
-PROMPTS: Any = yaml.load((Path(__file__).parent / "stages/prompts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+PROMPTS: Any = load_yaml(Path(__file__).parent / "stages/prompts.yaml")
 """Name to what a judge is asked; ``negatives`` by kind."""
 
 T = TypeVar("T")

@@ -263,6 +263,9 @@ def test_label_needs_and_fingerprint_say_what_finds_objects(tmp_path):
     ]  # fmt: skip
     assert len(set(prints)) == len(prints)
     assert "label" not in aloha().fingerprint()
+    # Someone's own variant is another metric to the store.
+    own_kind = type("MyAloha", (Aloha,), {})(encoder=str(find_minilm()), root_nouns="last_word")
+    assert own_kind.fingerprint() == {**aloha().fingerprint(), "metric": "MyAloha"}
 
 
 def test_own_prompts_are_asked_and_need_their_field(tmp_path):
