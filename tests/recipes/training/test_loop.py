@@ -11,10 +11,12 @@ from PIL import Image
 from tiny_recipes import PEFT, VALIDATION, call_of
 
 from capbench.errors import TrainingError
+from capbench.recipes.training.checkpoints import Checkpoints, TrainingState
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import RECIPE, opened, run_recipe
 from capbench.recipes.training.history import StepReport, read_history
 from capbench.recipes.training.loop import Loop
+from capbench.recipes.training.processes import TrainingProcesses
 
 pytestmark = [pytest.mark.costly, pytest.mark.usefixtures("one_thread")]
 
@@ -117,3 +119,15 @@ def test_progress_tells_loss_rate_and_time_left(call: Make, tmp_path: Path):
     assert reports[3].seconds_left == 0
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     assert [line["loss"] for line in lines] == [report.loss for report in reports]
+
+
+def test_last_whole_checkpoint_counts_and_what_was_not_written_to_its_end_goes(tmp_path: Path):
+    processes = TrainingProcesses("cpu")
+    kept = Checkpoints(tmp_path, "f", processes)
+    for step in (2, 10):
+        kept.at(step).mkdir(parents=True)
+        kept.mark(TrainingState("f", step))
+    kept.at(12).mkdir()
+    again = Checkpoints(tmp_path, "f", processes)
+    assert (again.state.step, again.last) == (10, kept.at(10))
+    assert {path.name for path in again.folder.iterdir()} == {"checkpoint-2", "checkpoint-10"}
