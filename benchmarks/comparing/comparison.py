@@ -19,9 +19,9 @@ from ..protocols.job import Result, shown_times
 from ..records.task_run import TaskRun
 from ..running.plan import make_statistic
 from ..statistics import Draws, Intervals, statistics
+from ..statistics.bootstrap import least_p, resamples_for
 from ..statistics.contract import Interval, Statistic, UndefinedStatistic
 from ..statistics.influence import Influence, Spread
-from ..statistics.intervals import least_p, resamples_for
 from ..statistics.paired import Difference, difference
 from ..statistics.rated_rows import Ratings
 from ..statistics.significance import ALPHA, rank

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..statistics.intervals import least_p
+from ..statistics.bootstrap import least_p
 from ..tables.results import tabulated
 from ..tables.text import csv_text, show_interval, show_number
 from .comparison import Comparison, Pair

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .concordance import Concordance
 
 T = TypeVar("T")
+FEW_IMAGES = 20
+"""Below it, an interval has a caution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +121,11 @@ class Interval:
     def ends(self) -> tuple[float, float] | None:
         """Both ends; None when there is no interval."""
         return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+def caution_of(images: int) -> str:
+    """Return what to know about an interval over so many images; empty for enough of them."""
+    return f"interval over only {images} images" if images < FEW_IMAGES else ""
 
 
 class UndefinedStatistic(Exception):  # noqa: N818 - often it is no error

@@ -19,8 +19,8 @@ import numpy as np
 
 from . import Draws
 from .bootstrap import Resamples, Value, by_influence, code_images, defined, draw, resample_all, resample_values
-from .contract import Interval, RatedScores, Statistic, UndefinedStatistic
-from .intervals import caution_of, share_within, t_quantile, wilson
+from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, caution_of
+from .intervals import share_within, t_quantile, wilson
 
 _AT_ONCE = 100_000
 

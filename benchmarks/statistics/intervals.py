@@ -1,31 +1,22 @@
-"""Intervals and p of what scatters over few images: Student's t, the bias of resamples, Wilson's for shares."""
+"""Student's t without SciPy, and Wilson's interval of shares."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 
-from .contract import Interval
+from .contract import Interval, caution_of
 
-_NORMAL = NormalDist()
 _AS_NORMAL = 200_000
 """Degrees of freedom from which on Student's t is the normal distribution, to a part in 10^5 of a quantile."""
 
-FEW_IMAGES = 20
-"""Below it, an interval has a caution."""
 FEW_OF_A_KIND = 3.5
 """Below so many effective observations of the rarer outcome, an interval of a share has one, too: Wilson's for true
 shares there holds them in 84 to 98 % of samples, whatever the level says, as counts are whole numbers."""
 FEWEST_FOR_LETTERS = 10
 """Below it, metrics get no letters: tests of so few images find differences between equal metrics."""
-
-
-def caution_of(images: int) -> str:
-    """Return what to know about an interval over so many images; empty for enough of them."""
-    return f"interval over only {images} images" if images < FEW_IMAGES else ""
 
 
 def share_within(t: float, images: int) -> float:
@@ -59,27 +50,6 @@ def t_quantile(level: float, images: int) -> float:
     return middle
 
 
-def bias_corrected(drawn: np.ndarray, value: float, images: int, level: float) -> tuple[float, float]:
-    """Return the bias-corrected percentile interval at levels expanded to Student's t; it holds the value.
-
-    Where the resamples lie on one side of the value, percentiles move by twice that bias (Efron 1981, *Nonparametric
-    standard errors and confidence intervals*, section 10). Levels are expanded so that the interval of a mean is as
-    wide as the t interval (Hesterberg 2015, *What teachers should know about the bootstrap*, section 5.3).
-
-    Args:
-        drawn: ``[b]`` the number on each resample, finite.
-        value: The number on all rows.
-        images: Number of images to draw from, at least 2.
-        level: Share of samples whose interval holds the truth.
-    """
-    below = (np.count_nonzero(drawn < value) + np.count_nonzero(drawn <= value)) / (2 * len(drawn))
-    edge = 1 / (2 * len(drawn))
-    shift = 2 * _NORMAL.inv_cdf(min(max(below, edge), 1 - edge))
-    width = math.sqrt(images / (images - 1)) * t_quantile(level, images)
-    low, high = np.quantile(drawn, [_NORMAL.cdf(shift - width), _NORMAL.cdf(shift + width)])
-    return min(float(low), value), max(float(high), value)
-
-
 def wilson(share: float, stderr: float, images: int, level: float) -> Interval:
     """Return Wilson's interval of a share in a cluster sample; it never ends at 0 or 1 where images could differ.
 
@@ -103,22 +73,3 @@ def wilson(share: float, stderr: float, images: int, level: float) -> Interval:
     rarer = min(share, 1 - share) * observations
     caution = caution_of(images) or ("a coarse interval so near 0 or 1" if rarer < FEW_OF_A_KIND else "")
     return Interval(low, high, stderr, 0, method="wilson", caution=caution)
-
-
-def p_of_few(p: float, images: int) -> float:
-    """Return a two-sided p of resamples as Student's t has it: larger, the fewer images there are.
-
-    It is the p whose expanded percentile interval (:func:`bias_corrected`) ends at no difference.
-    """
-    return 1 - share_within(-_NORMAL.inv_cdf(p / 2) * math.sqrt((images - 1) / images), images)
-
-
-def least_p(resamples: int, images: int) -> float:
-    """Return the least p that so many resamples of so many images can give."""
-    return p_of_few(1 / (1 + resamples), images)
-
-
-def resamples_for(p: float, images: int) -> int | None:
-    """Return how many resamples of so many images can give a p as small as this; None for more than a million."""
-    of_normal = 2 * _NORMAL.cdf(-t_quantile(1 - p, images) * math.sqrt(images / (images - 1)))
-    return math.ceil(1 / of_normal) if of_normal > 1e-6 else None

@@ -16,7 +16,7 @@ from scipy.stats import binomtest, kendalltau, pearsonr, t
 
 import capbench
 from capbench.benchmarks.records.samples import scores_alone
-from capbench.benchmarks.statistics.intervals import least_p
+from capbench.benchmarks.statistics.bootstrap import least_p
 from capbench.cli.main import main
 
 WORDS = ["a", "dog", "runs", "over", "the", "green", "grass", "near", "one", "old", "red", "house"]

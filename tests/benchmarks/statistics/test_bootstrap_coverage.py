@@ -7,18 +7,17 @@ import pytest
 from scipy import stats
 
 from capbench.benchmarks.statistics import Draws
-from capbench.benchmarks.statistics.bootstrap import Resamples, resample_values
-from capbench.benchmarks.statistics.contract import Interval, RatedScores
-from capbench.benchmarks.statistics.influence import Influence, Spread, spreads_of_all
-from capbench.benchmarks.statistics.intervals import (
+from capbench.benchmarks.statistics.bootstrap import (
+    Resamples,
     bias_corrected,
     least_p,
     p_of_few,
+    resample_values,
     resamples_for,
-    share_within,
-    t_quantile,
-    wilson,
 )
+from capbench.benchmarks.statistics.contract import Interval, RatedScores
+from capbench.benchmarks.statistics.influence import Influence, Spread, spreads_of_all
+from capbench.benchmarks.statistics.intervals import share_within, t_quantile, wilson
 from capbench.benchmarks.statistics.paired import paired_means
 from capbench.benchmarks.statistics.significance import rank
 from capbench.benchmarks.statistics.systems.correlation import SystemPearson

@@ -8,8 +8,7 @@ from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
 
 from capbench.metrics.golden import read_golden
 from capbench.metrics.java import find_jar, run_java
-from capbench.metrics.words.ptb import Automaton, tokenize_text
-from capbench.metrics.words.ptb_rules import PUNCTUATION
+from capbench.metrics.words.ptb import PUNCTUATION, Automaton, tokenize_text
 
 pytestmark = pytest.mark.costly
 
