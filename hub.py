@@ -225,19 +225,6 @@ def _cached_commit(name: str, revision: str, kind: Kind) -> str | None:
     return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None
 
 
-def commit_of_copy(file: Path) -> str:
-    """Return the commit that the hub's library noted of a file that it fetched into a folder; empty without a note.
-
-    A file that was changed since has none.
-    """
-    for folder in file.absolute().parents:
-        note = folder / ".cache/huggingface/download" / f"{file.absolute().relative_to(folder)}.metadata"
-        if note.is_file():
-            commit, *_, fetched = note.read_text(encoding="utf-8").split()
-            return commit if file.stat().st_mtime - 1 <= float(fetched) else ""
-    return ""
-
-
 def keep_commit(name: str, commit: str, kind: Kind = "model", is_whole: bool = True) -> None:
     """Note in the hub's cache what a branch stands for, as the libraries do not that are asked for a commit.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..boundary import HINT, OUTSIDE, Boundary
 from ..errors import DataError, TaskError
-from ..hub import NotInCache, asked_once, asks_nobody, commit_of, commit_of_copy, keep_commit, refusal, unreachable
+from ..hub import NotInCache, asked_once, asks_nobody, commit_of, keep_commit, refusal, unreachable
 from ..paths import is_file
 from ..rows import SUFFIXES, BadRow, Row, nearest_beside, no_such_file, parse_number, read_rows
 from .locate import DataLocations, prepared_data
@@ -382,9 +382,22 @@ def _only_data_set(task: TaskConfig, folder: Path) -> list[Path]:
     return files
 
 
+def _commit_of_copy(file: Path) -> str:
+    """Return the commit that the hub's library noted of a file that it fetched into a folder; empty without a note.
+
+    A file that was changed since has none.
+    """
+    for folder in file.absolute().parents:
+        note = folder / ".cache/huggingface/download" / f"{file.absolute().relative_to(folder)}.metadata"
+        if note.is_file():
+            commit, *_, fetched = note.read_text(encoding="utf-8").split()
+            return commit if file.stat().st_mtime - 1 <= float(fetched) else ""
+    return ""
+
+
 def _from_files(files: list[Path], folder: Path, key: str | None, column: str | None) -> Documents:
     """Return the rows of files, each with the name of its file in a column, where one is named."""
-    commits = ((file, commit_of_copy(file)) for file in files)
+    commits = ((file, _commit_of_copy(file)) for file in files)
     origin = ", ".join(f"{file}@{commit}" if commit else str(file) for file, commit in commits)
     if {file.suffix for file in files} == {".parquet"} and key is None:
         parts = [[file] for file in files] if column is not None else [files]
