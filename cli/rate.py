@@ -168,7 +168,7 @@ def _said(options: argparse.Namespace) -> dict[str, Any]:
 
 def _begun(folder: Path, options: argparse.Namespace) -> Session:
     from ..benchmarks.inputs.failures import describe, summarise
-    from ..benchmarks.inputs.task_images import TaskImages, picture_of
+    from ..benchmarks.inputs.task_images import Picture, TaskImages
     from ..benchmarks.rate.collecting import collect, recorded
     from ..benchmarks.rate.forms import is_answer
     from ..benchmarks.rate.items import Design
@@ -215,9 +215,9 @@ def _begun(folder: Path, options: argparse.Namespace) -> Session:
                 f"{known.answer!r:.60} is no answer to it",
                 "Rows have the id, the answer and, with one caption a page, the system as files of answers have them.",
             )
-    if all(images.read(item.id, item.image) is None for item in items) and images.outside:
+    if not any(isinstance(images.read(item.id, item.image), Picture) for item in items) and images.outside:
         raise images.outside
-    session = begin(folder, design, items, lambda item: picture_of(images.read(item.id, item.image)), failures)
+    session = begin(folder, design, items, lambda item: images.read(item.id, item.image), failures)
     if images.outside:
         tell(images.outside.in_one_line)
     tell(*(f"left out: {describe(failure)}" for failure in summarise(failures.entries)))

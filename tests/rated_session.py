@@ -10,7 +10,7 @@ from synthetic_board import HOSTILE
 from task_keys import CAPTIONING
 
 from capbench.benchmarks.inputs.failures import FailureLog
-from capbench.benchmarks.inputs.task_images import TaskImages, picture_of
+from capbench.benchmarks.inputs.task_images import TaskImages
 from capbench.benchmarks.rate.collecting import collect, recorded
 from capbench.benchmarks.rate.items import Design
 from capbench.benchmarks.rate.questions import questions_of
@@ -80,11 +80,7 @@ def begin_session(
         "references": False,
     }
     session = begin(
-        folder / name,
-        Design(**{**fields, **design}),
-        items,
-        lambda item: picture_of(images.read(item.id, item.image)),
-        failures,
+        folder / name, Design(**{**fields, **design}), items, lambda item: images.read(item.id, item.image), failures
     )
     return session, failures
 

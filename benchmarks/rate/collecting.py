@@ -87,11 +87,11 @@ def collect(
 
     Raises:
         DataError: Captions are missing without ``subset``, or there is nothing to rate.
-        UsageError: The task has no images.
+        UsageError: The task has no images or videos.
     """
-    if "doc_to_image" not in task.templates or task.video_folder:
+    if "doc_to_image" not in task.templates:
         raise UsageError(
-            f"task '{task.task}' {'has videos' if task.video_folder else 'has no images'}; rating needs images",
+            f"task '{task.task}' has no images or videos; rating needs some",
             "Choose a task with doc_to_image; 'bench ls tasks' lists all.",
         )
     documents = load_documents(task, path, locations)

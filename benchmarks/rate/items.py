@@ -29,6 +29,8 @@ class RatedItem(BaseModel):
     """Name of the image in the document, or else its id."""
     picture: str = Field(default="", pattern=r"^[0-9a-f]{64}\.(jpg|png|gif|webp|bmp)$")
     """Name of the image file in the session; empty before it is written."""
+    of_video: bool = False
+    """Whether the file has some frames of a video, which metrics must not take for an image."""
     captions: dict[str, str]
     """Captions by system, in the order of the session's systems."""
     references: tuple[str, ...]

@@ -52,7 +52,7 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
         "dataset_kwargs": {"data_files": f"{name}.jsonl"},
         "doc_to_id": "id",
         "doc_to_image": "image",
-        "doc_to_pixels": "picture",
+        **({} if any(item.of_video for item in session.items) else {"doc_to_pixels": "picture"}),
         **({"doc_to_target": "references"} if has_references else {}),
         **keys,
         "metric_list": ["bleu_4", "rouge_l", "cider", "length"] if has_references else ["length"],

@@ -28,7 +28,7 @@ from ...boundary import links_outside
 from ...errors import DataError, UsageError, writing
 from ...rows import parse_json
 from ..inputs.failures import FailureLog
-from ..inputs.task_images import Picture, picture_of
+from ..inputs.task_images import NoPicture, Picture, picture_of
 from .forms import TIE, Answer, is_answer
 from .items import DESIGN, Design, RatedItem, Step, changed, design_text, in_order, read_design
 
@@ -296,7 +296,7 @@ def begin(
     folder: Path,
     design: Design,
     items: Sequence[RatedItem],
-    picture_of_item: Callable[[RatedItem], Picture | None],
+    picture_of_item: Callable[[RatedItem], Picture | NoPicture],
     failures: FailureLog,
 ) -> Session:
     """Write the folder of a new session atomically.
@@ -304,8 +304,8 @@ def begin(
     Args:
         folder: A missing or empty folder.
         design: The design.
-        items: The items; those without an image that browsers can show are excluded.
-        picture_of_item: Returns the image of an item.
+        items: The items; those without an image are excluded.
+        picture_of_item: Returns the image of an item, or why there is none.
         failures: Log of excluded items.
 
     Raises:
@@ -322,18 +322,18 @@ def begin(
         sampled: dict[int, RatedItem] = {}
         for number in in_order([item.id for item in items], design.seed, "sample"):
             picture = picture_of_item(items[number])
-            if picture is None:
-                failures.add(items[number].id, "image", "is not on this machine, or not in a format that browsers show")
+            if isinstance(picture, NoPicture):
+                failures.add(items[number].id, "image", picture.reason)
             else:
                 name = f"{hashlib.sha256(picture.content).hexdigest()}.{picture.ending}"
                 (draft / IMAGES / name).write_bytes(picture.content)
-                sampled[number] = items[number].model_copy(update={"picture": name})
+                sampled[number] = items[number].model_copy(update={"picture": name, "of_video": picture.of_video})
             if len(sampled) == design.sample:
                 break
         named = [sampled[number] for number in sorted(sampled)]
         if not named:
             raise DataError(
-                f"task '{design.task}': no image found that browsers show (JPEG, PNG, GIF, WebP, BMP)",
+                f"task '{design.task}': no image can be shown",
                 f"'bench data {design.task}' shows where the images belong.",
             )
         if design.questions.together and not any(item.has_choice for item in named):

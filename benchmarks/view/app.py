@@ -11,11 +11,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...errors import BenchError
+from ..inputs.task_images import NoPicture, Picture
 from ..tables.pages.serving import assets
 from .compare_pages import compare_page
 from .sample_list import samples_page
 from .sample_pages import picture, sample_page, scatter_page
 from .site import NoSuchPageError, Site, about_page, index_page, run_page, suite_page, suites_page
+
+NOTHING = Picture(
+    b'<svg xmlns="http://www.w3.org/2000/svg" width="220" height="120" viewBox="0 0 220 120"><rect width="220" '
+    b'height="120" fill="#777" fill-opacity=".15"/><text x="110" y="65" text-anchor="middle" fill="#808080" '
+    b'font-family="sans-serif" font-size="14">No image here</text></svg>',
+    "image/svg+xml",
+)
+"""Where there is no image."""
 
 
 def application(site: Site) -> Starlette:
@@ -35,6 +44,7 @@ def application(site: Site) -> Starlette:
         except BenchError as error:
             return Response(error.message.encode("utf-8", "replace"), 404, media_type="text/plain")
         kept = {"cache-control": "private, max-age=600"}
+        image = NOTHING if isinstance(image, NoPicture) else image
         return Response(image.content, media_type=image.media_type, headers=kept)
 
     return Starlette(routes=[assets(), Route("/runs/{key}/pictures/{sample}", image), Route("/{path:path}", page)])

@@ -13,11 +13,12 @@ from ...adapters import ImageHandle
 from ...atomic_files import write_whole
 from ...errors import UsageError, writing
 from ...progress import Reporter
+from ..inputs.task_images import Picture
 from ..records.pictures import thumbnail
 from ..tables.pages.rendering import embedded
 from ..tables.pages.run_rows import about_run
 from ..tables.text import readable, texts_of
-from .finding import NOTHING, ShownRun
+from .finding import ShownRun
 from .sample_list import TITLES, label
 from .samples import RunSamples
 from .site import Site, run_values
@@ -91,5 +92,5 @@ def _json(value: np.floating[Any]) -> float | None:
 def _thumbnail(site: Site, run: ShownRun, row: dict[str, Any]) -> str:
     """Return a small JPEG of a sample's image as a ``data:`` URL; empty if there is no image here."""
     picture = site.pictures.read(run, str(row["id"]), row.get("image"))
-    content = None if picture is NOTHING else thumbnail(ImageHandle(picture.content))
+    content = thumbnail(ImageHandle(picture.content)) if isinstance(picture, Picture) else None
     return f"data:image/jpeg;base64,{b64encode(content).decode()}" if content else ""

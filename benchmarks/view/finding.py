@@ -13,7 +13,7 @@ from ...tasks.index import TaskIndex, build_index
 from ...tasks.locate import DataLocations
 from ...tasks.schema import load_task
 from ..comparing.finished_runs import settings_text
-from ..inputs.task_images import Picture, TaskImages, picture_of
+from ..inputs.task_images import NoPicture, Picture, TaskImages, picture_of
 from ..leaderboard.board import BoardRun
 from ..leaderboard.html.run import stored_picture
 from ..records.files import RECORD_FILE
@@ -124,15 +124,6 @@ def _samples(folder: Path, changed: int, size: int) -> RunSamples:
     return RunSamples(folder, _record(folder / RECORD_FILE, changed, size))
 
 
-NOTHING = Picture(
-    b'<svg xmlns="http://www.w3.org/2000/svg" width="220" height="120" viewBox="0 0 220 120"><rect width="220" '
-    b'height="120" fill="#777" fill-opacity=".15"/><text x="110" y="65" text-anchor="middle" fill="#808080" '
-    b'font-family="sans-serif" font-size="14">No image here</text></svg>',
-    "image/svg+xml",
-)
-"""Placeholder for an image that is not on this machine."""
-
-
 @dataclass
 class Pictures:
     """Finds the images of samples. Thread-safe.
@@ -158,8 +149,8 @@ class Pictures:
         images = self._of_task(run.record.task)
         return sample in run.record.pictures or (images is not None and images.may_have)
 
-    def read(self, run: ShownRun, sample: str, image: str | None) -> Picture:
-        """Return the image of a sample, or a placeholder if there is none that browsers can show.
+    def read(self, run: ShownRun, sample: str, image: str | None) -> Picture | NoPicture:
+        """Return the image of a sample, or why there is none.
 
         Paths from records, samples and tasks cannot lead outside of the folders of the run and of the images.
 
@@ -169,10 +160,14 @@ class Pictures:
             image: The image's name in the sample.
         """
         images = self._of_task(run.record.task)
-        content = images.read(sample, image) if images is not None and images.may_have else None
-        if content is None:
-            content = stored_picture(run, sample)
-        return picture_of(content) or NOTHING
+        if images is None:
+            remedy = (
+                f"Task '{run.record.task}' is not installed, or its file has faults; --include_path names its folder."
+            )
+            picture: Picture | NoPicture = NoPicture("is not known", remedy)
+        else:
+            picture = images.read(sample, image)
+        return picture if isinstance(picture, Picture) else picture_of(stored_picture(run, sample)) or picture
 
     def _read_task(self, task: str) -> TaskImages | None:
         """Return the images of a task; None if the task is not installed or its data is missing."""

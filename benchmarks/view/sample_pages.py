@@ -15,10 +15,11 @@ from ...tasks.schema import MetricEntry
 from ..explaining.explanations import HOWS as CAPTURE_HOWS
 from ..explaining.explanations import ReferenceMatches, TextSpan, reference_matches
 from ..inputs.settings import read_metric
+from ..inputs.task_images import NoPicture, Picture
 from ..records.record import Record
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.text import texts_of
-from .finding import Picture, ShownRun, comparable
+from .finding import ShownRun, comparable
 from .sample_list import (
     MOST_RUNS,
     TITLES,
@@ -58,10 +59,12 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     if metric and (metric not in samples.metrics or not can_explain(run.record, metric)):
         raise NoSuchPageError(f"metric '{metric}' has no matches to show", "Only CAPTURE and METEOR have matches.")
     shown = _whole(site, run, samples, sample, row, state)
+    image = site.pictures.read(run, str(row["id"]), row.get("image"))
     return site.render(
         "sample.html",
         run=run,
         shown=shown,
+        no_picture=image if isinstance(image, NoPicture) else None,
         **listed.place_of(sample),
         explained_any=any(score["why"] for score in shown["scores"]),
         matches=[_matches(run, samples, metric, row)] if metric else [],
@@ -146,8 +149,8 @@ def _fact(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def picture(site: Site, key: str, text: str) -> Picture:
-    """Return the image of a sample, or a placeholder.
+def picture(site: Site, key: str, text: str) -> Picture | NoPicture:
+    """Return the image of a sample, or why there is none.
 
     Raises:
         NoSuchPageError: There is no such sample.

@@ -12,7 +12,7 @@ from PIL import Image
 import capbench
 from capbench.adapters import ImageHandle
 from capbench.adapters.images.reading import UnreadableImage, read_image
-from capbench.benchmarks.inputs.task_images import TaskImages
+from capbench.benchmarks.inputs.task_images import Picture, TaskImages
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import load_task
@@ -139,7 +139,7 @@ def test_rating_session_says_it_in_place_of_that_there_are_no_images(bench, writ
     assert_said_first_and_once(done.err.partition("bench: error: ")[2], away)
     task, path = load_task(folder / "small.yaml")[0], folder / "small.yaml"
     images = TaskImages(task, path, DataLocations(allowed=(away,)))
-    assert all(images.read(f"r{n}", f"{n}.png") for n in range(IMAGES))
+    assert all(isinstance(images.read(f"r{n}", f"{n}.png"), Picture) for n in range(IMAGES))
     assert images.outside is None
 
 

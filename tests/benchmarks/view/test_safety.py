@@ -10,7 +10,9 @@ import pytest
 from page_markup import require_texts
 from synthetic_board import HOSTILE
 
-from capbench.benchmarks.view.finding import NOTHING, Runs
+from capbench.benchmarks.inputs.task_images import NoPicture
+from capbench.benchmarks.view.app import NOTHING
+from capbench.benchmarks.view.finding import Runs
 
 from .conftest import COOKIE, TOKEN
 
@@ -107,7 +109,7 @@ def test_a_picture_that_a_record_places_outside_of_its_run_is_not_read(viewed) -
     for name in ("../../../outside.jpg", str(viewed.folder / "secret.jpg")):
         run = replace(viewed.first, record=record.model_copy(update={**changes, "pictures": {"row 0": name}}))
         assert (run.folder / name).is_file()
-        assert viewed.site().pictures.read(run, "row 0", "0.jpg") is NOTHING
+        assert isinstance(viewed.site().pictures.read(run, "row 0", "0.jpg"), NoPicture)
 
 
 @pytest.mark.parametrize(
