@@ -21,8 +21,8 @@ from ..protocols.job import Result
 from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, open_samples
 from ..statistics.intervals import FEWEST_FOR_LETTERS
-from ..statistics.multiple_comparisons import holm_of, rank_ranges, significance_letters
 from ..statistics.paired import p_of_mean_differences
+from ..statistics.significance import holm_of, rank_ranges, significance_letters
 from .board import BoardRun, Column
 
 

@@ -1,4 +1,4 @@
-"""Correlations of scores and ratings over all rows: Pearson's r, Spearman's ρ, Kendall's τ-b and τ-c."""
+"""Agreement of scores and ratings over all rows: Pearson's r, Spearman's ρ, Kendall's τ-b and τ-c, 1-R², AP."""
 
 from __future__ import annotations
 
@@ -175,3 +175,73 @@ def _cosine(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> float
 def _clip(value: float) -> float:
     # Rounding can pass ±1 by one unit in the last place.
     return max(-1.0, min(1.0, value))
+
+
+class OneMinusR2(Statistic):
+    """Squared error of the scores against the ratings, over the spread of the **scores**.
+
+    ``Σ(human - score)² / Σ(score - mean(score))²``. The textbook ``1 - R²`` has the spread of the ratings in
+    the denominator; only this form gives the size of the numbers that the paper prints (CIDEr, whose
+    scores of long captions hardly vary, reaches 10^7 there). Scores are not rescaled.
+    """
+
+    label = "1-R²"
+    higher_is_better = False
+    range = (0.0, math.inf)
+
+    def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+        """Return 1-R², 0 or more."""
+        if np.sum(weights) < 2:
+            raise UndefinedStatistic("fewer than 2 rows")
+        drawn = rated.scores[weights > 0]
+        if drawn.min() == drawn.max():
+            raise UndefinedStatistic("all scores are equal")
+        mean = dot(weights, rated.scores) / float(np.sum(weights))
+        spread = dot(weights, (rated.scores - mean) ** 2)
+        error = dot(weights, (rated.human - rated.scores) ** 2)
+        if spread == 0 or not np.isfinite(error / spread):
+            raise UndefinedStatistic("the scores differ too little for a finite ratio")
+        return error / spread
+
+    def influence(self, rated: RatedScores) -> np.ndarray:
+        """Return what a row adds to the squared error, less the ratio of what it adds to the spread."""
+        value = self.value(rated, np.ones(len(rated)))
+        spread = (rated.scores - rated.scores.mean()) ** 2
+        return ((rated.human - rated.scores) ** 2 - value * spread) / float(spread.sum())
+
+
+class AveragePrecision(Statistic):
+    """Mean precision with which low scores find the rows of the lower of two ratings.
+
+    Equal to ``sklearn.metrics.average_precision_score`` of the lower rating by the negative score. Each row of the
+    lower rating counts the precision among all rows with its score or less. The chance level is the share of such rows,
+    which the remark gives. Scores keep their sign: for a metric where less is better (CHAIR), its best scores are the
+    detectors.
+
+    Source: Petryk et al., NAACL 2024, section 4 (ALOHa), where the lower rating is that something is made up.
+    """
+
+    label = "AP"
+    range = (0.0, 1.0)
+
+    def value(self, rated: RatedScores, weights: np.ndarray) -> float:
+        """Return the average precision, above 0 and at most 1.
+
+        Raises:
+            UndefinedStatistic: There are not two ratings.
+        """
+        rows = rated.concordance
+        cells = rows.cell_weights(weights)
+        by_rating = rows.human_weights(cells)
+        if len(by_rating) > 2:
+            raise UndefinedStatistic(f"there are {len(by_rating)} ratings, and average precision takes 2")
+        if np.count_nonzero(by_rating) < 2:
+            raise UndefinedStatistic("all ratings are equal")
+        lower = rows.score_weights(cells * (rows.human_code == 0))
+        has_lower = lower > 0
+        precision = np.cumsum(lower)[has_lower] / np.cumsum(rows.score_weights(cells))[has_lower]
+        return dot(lower[has_lower], precision) / float(by_rating[0])
+
+    def remark(self, rated: RatedScores) -> str:
+        """Return the chance level."""
+        return f"by chance {np.mean(rated.human == rated.human.min()):.1%}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -18,7 +19,6 @@ from ...adapters.encoders.open_clip_transform import open_clip_transform
 from ...adapters.images.reading import read_image
 from ...adapters.images.transforms import ImageTransform, Prepared
 from ...errors import UsageError
-from .augmentation import RandomView, random_crop
 from .contract import VALIDATION_SEED, TrainingCall
 from .loop import SteppedTrainer
 from .rows import Batches, BatchSample, BatchSampler, Rows, Sampler, TrainingRow, no_rows
@@ -28,6 +28,45 @@ from .towers import Encoding, ImageReader, Inputs, pass_back, saved_bytes
 Pooling = Literal["average", "hardest", "hardest_released"]
 AreaShare = Annotated[float, Field(gt=0, le=1)]
 NegativesLoss = Literal["none", "bce", "negclip", "pairwise"]
+_RATIOS = math.log(3 / 4), math.log(4 / 3)
+_TRIALS = 10
+
+
+@dataclass(frozen=True)
+class RandomView(ImageHandle):
+    """A random crop of an image.
+
+    Attributes:
+        seed: Decides the crop.
+    """
+
+    seed: tuple[int, ...] = ()
+
+
+def random_crop(image: Image.Image, size: int, shares: tuple[float, float], rng: np.random.Generator) -> Image.Image:
+    """Return a random crop of an image as a square, by the rule of torchvision's ``RandomResizedCrop``.
+
+    Of ten crops with a random share of the area and a random ratio from 3:4 to 4:3 the first is taken that lies within
+    the image; if none does, the largest in its middle with such a ratio.
+
+    Args:
+        image: The image.
+        size: Pixels a side of the square.
+        shares: The least and the greatest share of the area that a crop keeps.
+        rng: The source of random numbers.
+    """
+    width, height = image.size
+    for _ in range(_TRIALS):
+        area, ratio = width * height * rng.uniform(*shares), math.exp(rng.uniform(*_RATIOS))
+        wide, tall = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < wide <= width and 0 < tall <= height:
+            left, top = int(rng.integers(width - wide + 1)), int(rng.integers(height - tall + 1))
+            break
+    else:
+        least, greatest = (math.exp(end) for end in _RATIOS)
+        wide, tall = min(width, round(height * greatest)), min(height, round(width / least))
+        left, top = (width - wide) // 2, (height - tall) // 2
+    return image.crop((left, top, left + wide, top + tall)).resize((size, size), Image.Resampling.BICUBIC)
 
 
 def info_nce(pairs: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....adapters.aliases import ModelSpec, list_aliases
 from ...protocols.contract import Subject
-from ...statistics.multiple_comparisons import letters_in
+from ...statistics.significance import letters_in
 from ...tables.pages.charts import Scale, interval_bar
 from ...tables.pages.rendering import number
 from ..board import Board, BoardRow, BoardRun, Cell, Column, RankTable, TaskTable

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from capbench.benchmarks.statistics import statistics
-from capbench.benchmarks.statistics.average_precision import AveragePrecision
 from capbench.benchmarks.statistics.contract import RatedScores, UndefinedStatistic
-from capbench.benchmarks.statistics.one_minus_r2 import OneMinusR2
+from capbench.benchmarks.statistics.correlation import AveragePrecision, OneMinusR2
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 
 FEW_LEVELS = st.integers(-2, 2).map(float)

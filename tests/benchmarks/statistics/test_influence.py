@@ -11,7 +11,7 @@ from capbench.benchmarks.statistics import Draws, statistics
 from capbench.benchmarks.statistics import bootstrap as bootstrap_module
 from capbench.benchmarks.statistics.bootstrap import Resamples, resample_values
 from capbench.benchmarks.statistics.contract import FunctionStatistic, RatedScores, Statistic, UndefinedStatistic
-from capbench.benchmarks.statistics.correlation import KendallB, KendallC, Pearson, Spearman
+from capbench.benchmarks.statistics.correlation import KendallB, KendallC, OneMinusR2, Pearson, Spearman
 from capbench.benchmarks.statistics.influence import (
     Influence,
     Spread,
@@ -21,7 +21,6 @@ from capbench.benchmarks.statistics.influence import (
     spreads_of_all,
     spreads_of_values,
 )
-from capbench.benchmarks.statistics.one_minus_r2 import OneMinusR2
 from capbench.benchmarks.statistics.paired import difference, paired_bootstrap, paired_means
 from capbench.benchmarks.statistics.sample_kendall import SampleKendall
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capbench.benchmarks.statistics.bootstrap import Resamples
-from capbench.benchmarks.statistics.multiple_comparisons import holm, holm_of, rank_ranges, significance_letters
-from capbench.benchmarks.statistics.significance import rank
+from capbench.benchmarks.statistics.significance import holm, holm_of, rank, rank_ranges, significance_letters
 
 
 def letters_in(label: str) -> set[int]:

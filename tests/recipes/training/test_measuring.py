@@ -16,9 +16,8 @@ from torchvision.transforms import RandomResizedCrop
 import capbench
 from capbench.adapters.contracts import Writing
 from capbench.errors import BenchError, DataError
-from capbench.recipes.training.augmentation import random_crop
 from capbench.recipes.training.contract import TrainingCall
-from capbench.recipes.training.contrastive import recall
+from capbench.recipes.training.contrastive import random_crop, recall
 from capbench.recipes.training.execution import opened
 from capbench.recipes.training.history import Tracker, read_history
 
