@@ -18,7 +18,7 @@ from capbench.cli.options import ENGINE, add_options, execution_of
 from capbench.errors import UsageError
 from capbench.permissions import Permissions, permit
 
-WRONG_USAGE = yaml.safe_load(Path(__file__).with_name("wrong_usage.yaml").read_text(encoding="utf-8"))
+from .conftest import WRONG_USAGE
 
 
 def test_option_that_is_given_twice_is_refused(bench):
@@ -57,7 +57,7 @@ def test_unknown_command_names_the_nearest(bench, command: str, nearest: str):
     assert done.out == ""
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG_USAGE.items())
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USAGE["bench"].items())
 def test_wrong_usage_exits_2_and_says_what_is_wrong(bench, arguments: str, message: str, tmp_path: Path):
     done = bench(*arguments.split()).failed(2, message)
     assert done.out == ""
