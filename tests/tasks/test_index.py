@@ -82,11 +82,6 @@ def test_shipped_name_cannot_be_taken(write: Write, tmp_path: Path):
         build_index([tmp_path])
 
 
-def test_folder_that_does_not_exist_is_an_error(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"--include_path .*none: there is no such folder"):
-        build_index([tmp_path / "none"])
-
-
 @pytest.mark.parametrize(("text", "reason"), FAULTS.items())
 def test_faulty_file_is_reported_and_does_not_stop_the_others(write: Write, tmp_path: Path, text: str, reason: str):
     broken = write("a_broken.yaml", text)
