@@ -29,6 +29,7 @@ from faults.stranger_files import LOOP, PIPELINE, RECIPE, TASK
 from finished_runs import checksum
 from PIL import Image
 from rated_session import make_session
+from task_keys import CARD
 from watched import ASKING, Event, watched
 
 from capbench.adapters.aliases import ALIAS_FOLDER
@@ -271,10 +272,7 @@ class Shell:
 
 # ------------------------------------------------------------------------------------------------ tasks
 
-CARD = {
-    "title": "T", "folder": "strange", "homepage": "x", "licence": "x", "terms": "x", "citation": "x", "how": "x",
-    "files": [{"path": "x", "what": "x"}], "downloads": [{"url": "{server}/x", "file": "x"}],
-}  # fmt: skip
+STRANGE_CARD = CARD | {"folder": "strange", "downloads": [{"url": "{server}/x", "file": "x"}]}
 
 
 @pytest.mark.parametrize("attack", dear(OF_TASKS, "code: pickle of pandas"))
@@ -316,7 +314,7 @@ def task_that_tries(attack: str) -> dict[str, Any]:
 
 
 def write_what_tasks_name(world: World) -> None:
-    world.write("card.yaml", CARD)
+    world.write("card.yaml", STRANGE_CARD)
     world.write("references.json", json.dumps({"rows.txt": ["{server}/x"]}))
     world.write("script/script.py", EVIL.format(ran=str(world.ran)))
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
