@@ -16,6 +16,8 @@ LABELS = {
     "bleu_1": "BLEU-1", "bleu_4": "BLEU-4", "cider": "CIDEr", "clip_s": "CLIP-S", "length": "length",
     "meteor": "METEOR", "rouge_l": "ROUGE-L", "scm": "SCM", "kendall_b": "τ-b", "kendall_c": "τ-c",
 }  # fmt: skip
+PLAIN = Path(__file__).with_name("plain_run.json").read_text(encoding="utf-8")
+"""What a record holds whatever it is of."""
 REMEDY = "Restore the original record, or run the task again."
 STATISTICS = {"agreement": ("kendall_b", "kendall_c"), "preference": ("accuracy",), "matching": ("accuracy",)}
 
@@ -66,26 +68,12 @@ def make_record(
     description = take("description", f"What {task} measures.")
     listed = {"published": published} if published else {}
     record = {
-        "schema_version": 1,
+        **json.loads(PLAIN),
         "task": task,
         "group_subtasks": {task: []},
         "n-shot": {task: 0},
-        "git_hash": None,
-        "total_evaluation_time_seconds": "1.0",
-        "metrics_left_out": {},
-        "metric_errors": [],
-        "failures": [],
-        "remarks": [],
-        "ruled_out": 0,
-        "generation": {},
-        "data_checks": [],
-        "data_origin": "data",
-        "truncation": {},
         "fingerprint": fingerprint(parts),
         "fingerprint_parts": parts,
-        "environment": {"capbench": "0.1.0", "python": "3", "platform": "here", "libraries": {}},
-        "timings": {},
-        "store": {"found": 0, "computed": 0},
         "task_alias": alias,
         "model_name": model,
         "results": {

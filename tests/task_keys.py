@@ -20,6 +20,17 @@ AGREEMENT = LOCAL | {
 }
 UNSEEN = {key: value for key, value in AGREEMENT.items() if key != "doc_to_image"}
 """An agreement task without images."""
+CARD: dict[str, Any] = {
+    "title": "Mine",
+    "folder": "mine",
+    "homepage": "https://example.org",
+    "licence": "CC0",
+    "terms": "None.",
+    "citation": "Me.",
+    "how": "Ask me.",
+    "files": [{"path": "rows.jsonl", "what": "rows"}],
+}
+"""What a data card says."""
 CAPTIONING = LOCAL | {
     "output_type": "generate_until",
     "doc_to_text": "Describe it.",

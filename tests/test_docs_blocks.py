@@ -1,7 +1,7 @@
 """Every block of the documents is of a known kind: carried out here or by the test that is named, planned, or checked.
 
 A new block fails here until it is: ``bench run`` is planned as it stands, recipes and YAML are read, and any other
-command is one of ``CARRIED_OUT`` or has its line in ``TOLD``.
+command is carried out or told of in ``docs_blocks.yaml``.
 """
 
 import ast
@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from test_docs import DOCUMENTS, PLACEHOLDER, ROOT, commands
 from test_readme import block
 
@@ -35,95 +36,9 @@ from capbench.tasks.yaml_files import parse
 
 READ = {"train": load_recipe, "make": load_pipeline, "loop": load_loop}
 """Their recipes are read, with the changes of ``--set``."""
-CARRIED_OUT = """
-bench run --model iiw-p5b --task iiw_400
-bench run --task checklist_iiw --metrics cider,meteor
-bench run --model shapes-llava --task shapes_detailcaps
-bench run --model shapes-llava --gen_kwargs max_new_tokens=24 --task shapes_detailcaps
-bench compare runs/shapes_detailcaps/*/*
-bench run --include_path own --task mine --model captions:own/a.json
-bench run --include_path own --task mine --model captions:own/b.json
-bench compare runs/mine/*/*
-bench validate --include_path docs/example my_ratings
-bench run --include_path docs/example --task my_ratings
-bench verify runs --again
-bench leaderboard build --runs runs --output leaderboard
-bench plot agreement runs -o agreement.svg
-bench plot agreement runs -o agreement.svg --statistic kendall_c
-bench plot ratings runs/flickr8k_expert -o ratings.png --metrics cider,meteor --width double
-bench plot length runs/composite -o length.pdf
-bench plot checklist runs/checklist_iiw -o checklist.svg --width double
-bench export csv runs -o results.csv
-bench export parquet runs -o results.parquet
-bench export latex runs/iiw_400 -o table.tex
-bench export lm-eval runs -o lm_eval_output
-bench export lm-eval --tasks flickr8k_expert,pascal50s,foil_1ref -o lm_tasks
-bench export lm-eval --tasks detailcaps --metrics cider,meteor -o lm_tasks
-bench store stats
-bench store verify
-bench store prune --older_than 90
-bench ls suites
-bench show pacspp_table1
-bench make --list
-bench loop --list
-bench train --list
-bench score captions.jsonl --metrics bleu_4,cider
-bench score captions.jsonl --metrics bleu_4,cider,meteor --output scores.csv
-bench score captions.jsonl --metrics "recorded[file=scores.jsonl,label=Polos]"
-bench explain --metric 'capture[parser=grammar,synonyms=false,soft=false]' \
-    --candidate "A red star is above a circle." --reference "A large red star is above a blue circle."
-"""
-"""One after the other, in a folder that has what their reader has; runs look at a few documents."""
-TOLD = {
-    r"serve ": "tests/benchmarks/interchange/test_reward_server.py",
-    r"view ": "tests/benchmarks/view serves pages, tests/browser looks at them",
-    r"compare (RUN|runs/my_photos|runs/flickr8k_expert|runs/shapes_dci)": "tests/test_readme.py compares some",
-    r"export latex runs/my_photos": "tests/test_readme.py",
-    r"explain (--task shapes_detailcaps|.*parser_model=captions)": "tests/test_readme.py",
-    r"doctor$": "tests/cli/test_doctor.py",
-    r"explain .*--metric (aloha|dcscore)": "tests/cli/test_explain.py",
-    r"export (pairs|prompts) ": "tests/cli/test_export_wanted.py",
-    r"export runs --push_to_hub": "tests/benchmarks/interchange/test_hub_results.py, without a hub",
-    r"export hub ": "tests/hub/test_publishing.py",
-    r"export data ": "tests/recipes/data_synthesis/test_exporting.py",
-    r"import ": "tests/cli/test_import.py",
-    r"score mine.jsonl --metrics clip_s": "needs weights; tests/cli/test_score.py with others",
-    r"score (cands|results).json --references": "tests/cli/test_score.py, with other weights",
-    r"data ": "tests/cli/test_show_and_data.py",
-    r"fetch ": "tests/cli/test_fetch.py",
-    r"leaderboard (build|check|diff|add|review)( \S+)?( --readme \S+)?$": "tests/cli/test_leaderboard.py",
-    r"verify --parity": "tests/cli/test_verify.py",
-    r"rate |run --include_path ratings/": "tests/test_docs_rate.py",
-}
-"""What is not carried out here to why, or which test does it; their words are looked at by tests/test_docs.py."""
-EXAMPLES = {
-    "README.md": {"import capbench": "tests/test_readme.py"},
-    "extending.md": {
-        "class WordOverlap": "tests/test_readme.py",
-        "class PooledOverlap": "tests/metrics/test_contract.py",
-        "CorpusMetric": "tests/metrics/test_contract.py",
-        "Parrot": "tests/test_readme.py",
-        "mean_gap": "tests/test_readme.py",
-        "FirstWords": "tests/test_readme.py",
-        "OddOneOut": "tests/test_readme.py",
-        "evaluate.combine": "tests/test_readme.py",
-    },
-    "baselines.md": {"evaluation_decapbench": "tests/metrics/test_dcscore.py"},
-    "python.md": {
-        "predictions=[": "tests/test_readme.py",
-        "clip_score.update": "tests/test_readme.py",
-        "capbench.reward": "tests/test_readme.py",
-        "urllib.request": "tests/benchmarks/interchange/test_reward_server.py",
-    },
-    "shapes.md": {"DrawnPicture": "tests/test_readme.py"},
-    "plots.md": {"agreement_figure": "here"},
-    "interchange.md": {"load_dataset": "needs the hub"},
-    "recipes.md": {"AutoProcessor": "tests/recipes/training/test_captioner_recipes.py"},
-    "recorded.md": {"my_score": "tests/cli/test_export_wanted.py"},
-    "scale.md": {"RayExecutor(": "needs a cluster; tests/benchmarks/scale with one of this machine"},
-}
-"""Document to what tells its Python examples apart, with the test that carries them out; the names that the others
-import are looked at."""
+LOOKED_AT = yaml.safe_load(Path(__file__).with_name("docs_blocks.yaml").read_text(encoding="utf-8"))
+CARRIED_OUT = [shlex.split(command)[1:] for command in LOOKED_AT["carried_out"]]
+TOLD, EXAMPLES = LOOKED_AT["told"], LOOKED_AT["examples"]
 SHELL = {"", "bash", "console"}
 
 
@@ -139,11 +54,6 @@ def typed(document: Path) -> Iterator[tuple[str, list[str]]]:
     for line, command, is_typed in commands(document):
         if is_typed:
             yield f"{document.name}:{line}", shlex.split(command, comments=True)[1:]
-
-
-def carried_out() -> list[list[str]]:
-    text = CARRIED_OUT.replace("\\\n", "")
-    return [shlex.split(line)[1:] for line in text.strip().splitlines()]
 
 
 @pytest.fixture
@@ -180,7 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.costly
 def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[str]):
     faults = []
-    for words in carried_out():
+    for words in CARRIED_OUT:
         if words[0] == "leaderboard":
             # What stands in results/runs: to score it again, as 'verify' does, needs the data.
             for name in ("flickr8k_expert", "composite"):
@@ -199,7 +109,7 @@ def test_commands_are_carried_out(folder: Path, capsys: pytest.CaptureFixture[st
 
 def test_each_command_that_is_carried_out_stands_in_a_document():
     in_documents = [words for document in DOCUMENTS for _, words in typed(document)]
-    assert not [" ".join(words) for words in carried_out() if words not in in_documents]
+    assert not [" ".join(words) for words in CARRIED_OUT if words not in in_documents]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -210,7 +120,7 @@ def test_commands_are_of_a_known_kind(document: Path, folder: Path, capsys: pyte
 
 def faults_of_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
     """Yield why nobody carries a command out, and what is wrong with one that is planned or read alone."""
-    if words in carried_out() or any("|" in word for word in words):
+    if words in CARRIED_OUT or any("|" in word for word in words):
         return
     if any(re.match(known, " ".join(words)) for known in TOLD):
         return
@@ -304,7 +214,7 @@ def faults_of_shell(text: str) -> Iterator[str]:
 def faults_of_python(text: str, examples: Mapping[str, str]) -> Iterator[str]:
     """Yield why an example cannot be right, or that no test carries it out."""
     if not (known := [by for marker, by in examples.items() if marker in text]):
-        yield "no test carries the example out: EXAMPLES names those that one does"
+        yield "no test carries the example out: docs_blocks.yaml names those that one does"
     tests = [ROOT / by.partition(";")[0] for by in known if by.startswith("tests/")]
     yield from (f"there is no {path}" for path in tests if not path.exists())
     yield from faults_of_imports(text)

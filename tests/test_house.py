@@ -10,6 +10,7 @@ from types import FrameType
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 import capbench
 
@@ -18,67 +19,10 @@ pytestmark = pytest.mark.costly
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("adapters", "benchmarks", "cli", "metrics", "recipes", "tasks")
 
-FLOORS = (
-    ("errors",),
-    ("permissions",),
-    ("boundary",),
-    ("access", "arrow", "atomic_files", "batches", "hub", "paths", "progress", "registry", "rows"),
-    ("downloads",),
-    ("adapters", "tasks"),
-    ("adapters.shapes",),
-    ("metrics",),
-    ("benchmarks",),
-    ("recipes",),
-    ("cli",),
-)
+HOUSE = yaml.safe_load(Path(__file__).with_name("house.yaml").read_text(encoding="utf-8"))
+FLOORS = tuple(map(tuple, HOUSE["floors"]))
 """Each imports from those before it; what shares a floor does not import from its neighbour."""
-
-ROOMS = {
-    "adapters": (
-        "adapters.images",
-        "adapters",
-        "adapters.decoding",
-        "adapters.chat",
-        "adapters.encoders",
-        "adapters.captioners",
-        "adapters.judges",
-        "adapters.shapes",
-    ),
-    "metrics": (
-        "metrics.sources",
-        "metrics.items",
-        "metrics.exact_sums",
-        "metrics.mapped",
-        "metrics.contract",
-        "metrics.golden",
-        "metrics.java",
-        "metrics.words",
-        "metrics.vectors",
-        "metrics.meteor",
-        "metrics.capture",
-        "metrics",
-    ),
-    "benchmarks": (
-        "benchmarks.statistics",
-        "benchmarks.store",
-        "benchmarks.inputs",
-        "benchmarks.published",
-        "benchmarks.protocols",
-        "benchmarks.records",
-        "benchmarks.tables",
-        "benchmarks.running",
-        "benchmarks.scale",
-        "benchmarks.comparing",
-        "benchmarks.explaining",
-        "benchmarks.plots",
-        "benchmarks.interchange",
-        "benchmarks.api",
-        "benchmarks.suites",
-        "benchmarks.leaderboard",
-        "benchmarks.view",
-        "benchmarks.rate",
-    ),
-}
+ROOMS = {package: tuple(rooms) for package, rooms in HOUSE["rooms"].items()}
 """The rooms of a package, each importing from those before it; so there is no circle among them."""
 ASKS_FOR = {("benchmarks.running.execution", "benchmarks.scale")}
 """A module that imports, while it runs, what wraps its room: what is larger than a shard is mapped by that."""
@@ -224,22 +168,14 @@ def test_rooms_stay_small_and_names_say_something():
     assert not faults, "\n".join(faults)
 
 
-OTHERS_NAMES = {
-    "adapters/captioners/lmms.py": "lm-eval's own request type is called so",
-    "benchmarks/interchange/lm_eval_bridge.py": "what is written there is lm-eval's output_type",
-    "cli/plot.py": "a kind of plot is called so",
-    "tasks/index.py": "lm-eval's own default, for task files that name none",
-}
-"""Files in which the name of a protocol stands for something else."""
-
-
 def test_no_protocol_is_spelled_outside_the_protocols():
     from capbench.benchmarks.protocols import protocols
 
     faults = [
         f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}"
         for file in sources()
-        if (ROOT / "benchmarks" / "protocols") not in file.parents and str(file.relative_to(ROOT)) not in OTHERS_NAMES
+        if (ROOT / "benchmarks" / "protocols") not in file.parents
+        and str(file.relative_to(ROOT)) not in HOUSE["others_names"]
         for node in ast.walk(syntax_of(file))
         if isinstance(node, ast.Constant) and node.value in set(protocols)
     ]

@@ -7,34 +7,13 @@ from pathlib import Path
 
 import pytest
 import test_house
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONGEST = 30
 """Words of a sentence."""
-BETTER = {
-    "share a letter": "have a letter in common",
-    "how often so great": "probability of a difference this large",
-    "draws whole": "bootstrap over",
-    "left out by the task's rule": "excluded",
-    "defined with other weights": "needs other weights",
-    "numbers were trained": "trainable parameters",
-    "asked for in vain": "negatives",
-    "held against": "compared with",
-    "hold against": "compare with",
-    "everywhere else": "other modules",
-    "resample draws": "bootstrap over",
-    "differ significantly": "significantly different",
-    "so great a": "this large",
-    "say nothing": "empty captions",
-    "kept by their content": "keyed by content",
-    "read by lists of words": "parsed with word lists",
-    "does not look at the image": "image-blind",
-    "spoils its captions": "degrades its captions",
-    "is the user's to say": "with a user-defined direction",
-    "lends its": "the base model",
-    "among those of other parts": "crop-to-caption retrieval",
-}
+BETTER = yaml.safe_load(Path(__file__).with_name("better_phrases.yaml").read_text(encoding="utf-8"))
 """Phrase to what says it better."""
 
 

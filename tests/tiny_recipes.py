@@ -5,8 +5,10 @@ make recipes of these parts.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
+import yaml
 from feature_rows import stacked
 
 from capbench.adapters import Encoded
@@ -14,6 +16,8 @@ from capbench.recipes.training.contract import Trainer, TrainingCall
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 
+REFUSED = yaml.safe_load((Path(__file__).parent / "recipes/training/refused.yaml").read_text(encoding="utf-8"))
+"""What is refused before a training begins, and what is said."""
 PEFT = {"kind": "peft", "rank": 2, "alpha": 2, "dropout": 0.2, "targets": ["q_proj", "fc1"], "bias": "lora_only"}
 FURTHER = {"batch": 4, "further_images": 0.3, "further_texts": 0.2}
 VALIDATION = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from in_shards import Broken
 from own_entries import own_entries
 from task_keys import AGREEMENT
@@ -20,6 +21,8 @@ from capbench.cli.main import main
 from capbench.metrics import Context, Items, Metric, Scores, metrics
 
 NAMED = {"task": "small", "description": "Four rated captions.", "tag": ["tiny"]}
+WRONG_USAGE = yaml.safe_load(Path(__file__).with_name("wrong_usage.yaml").read_text(encoding="utf-8"))
+"""Command to what is typed after it, to what is said of it."""
 TASK = NAMED | AGREEMENT | {"doc_to_id": "id", "metric_list": ["length"]}
 
 

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 from huggingface_hub import constants
 from PIL import Image
 from watched import ASKING, Event, watched
@@ -77,30 +78,7 @@ def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-TASKS = "--include_path {world}/tasks"
-READS = {
-    "ls tasks": f"ls tasks {TASKS}",
-    "ls suites": "ls suites",
-    "ls models": "ls models",
-    "show": f"show far {TASKS}",
-    "show metric": "show bertscore",
-    "show model": "show llava-1.5",
-    "data": f"data near {TASKS}",
-    "validate": f"validate near far {TASKS}",
-    "view": "view {world}/runs --export pages",
-    "compare": "compare {run}",
-    "leaderboard": "leaderboard build --runs {world}/runs --output board",
-    "plot": "plot agreement {world}/runs -o plot.svg",
-    "verify": "verify {world}/runs",
-    "doctor": "doctor",
-    "store stats": "store stats --store {world}/cache/store.sqlite",
-    "store verify": "store verify --store {world}/cache/store.sqlite",
-    "run": f"run --task near,far --dry_run {TASKS}",
-    "run suite": "run --suite detailcaps_table4 --dry_run",
-    "train": "train shapes_sdci_pick1 --dry_run --set data.arguments.scenes=40",
-    "make": "make pacspp_positives --data {world}/tasks/rows.jsonl --dry_run",
-    "loop": "loop shapes_loop --dry_run",
-}
+READS = yaml.safe_load(Path(__file__).with_name("reads.yaml").read_text(encoding="utf-8"))
 
 
 def run_of(world: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tiny_images import noise_png
 
 from capbench.metrics import aloha as aloha_metric
 
-from .conftest import Bench
+from .conftest import WRONG_USAGE, Bench
 
 CANDIDATE = "A ruddy auto & a <dog> on a route."
 REFERENCE = "A red car stands on a road near houses."
@@ -226,22 +227,7 @@ def test_sample_of_a_task_is_explained_by_the_settings_of_the_task(bench):
     bench(*task, "--metric", "bleu_2").failed(2, "cannot be explained")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "--candidate and --reference, or --task and --sample"),
-        (["--candidate", "a dog"], "--candidate TEXT goes with --reference TEXT"),
-        (["--reference", "a dog"], "--reference TEXT goes with --candidate TEXT"),
-        (["--task", "small"], "--task goes with --sample ID"),
-        (["--task", "small", "--sample", "1", "--image", "x.png"], "--image goes with --candidate"),
-        (["--candidate", "a dog", "--reference", "a dog", "--image", "x.png"], "does not use images"),
-        (["--task", "small", "--candidate", "a dog"], "--candidate and --reference, or"),
-        (["--candidate", "  ", "--reference", "a dog"], "--candidate is empty"),
-        (["--candidate", "a dog", "--reference", " "], "--reference: reference 1 is empty"),
-        (["--candidate", "a", "--reference", "b", "--metric", "length"], "cannot be explained"),
-        (["--candidate", "a", "--reference", "b", "--html", "none/x.html"], "its folder does not exist"),
-    ],
-)
-def test_wrong_usage_is_told(bench, metric, arguments: list[str], said: str):
-    options = arguments if "--metric" in arguments else [*arguments, "--metric", metric()]
-    bench("explain", *options).failed(2, said)
+@pytest.mark.parametrize(("typed", "said"), WRONG_USAGE["explain"].items())
+def test_wrong_usage_is_told(bench, metric, typed: str, said: str):
+    options = () if "--metric" in typed else ("--metric", metric())
+    bench("explain", *shlex.split(typed), *options).failed(2, said)

@@ -14,7 +14,7 @@ from lm_eval.utils import get_latest_filename, get_results_filenames
 
 from capbench.benchmarks.tables.results import COLUMNS
 
-from .conftest import Bench, lines_of, run_below
+from .conftest import WRONG_USAGE, Bench, lines_of, run_below
 
 THEIRS = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "other_harnesses" / "lm_eval"
 
@@ -90,28 +90,9 @@ def test_run_whose_samples_were_changed_is_left_out_of_every_export(bench, capti
     assert done.out.startswith("1 runs:")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("export", "cvs", "runs", "-o", "t"), 2, "Did you mean 'csv'?"),
-        (("export", "csv", "runs"), 2, "-o PATH is missing"),
-        (("export", "csv", "-o", "t.csv"), 2, "no run was named"),
-        (("export", "csv", "nowhere", "-o", "t.csv"), 1, "nowhere: there is no such folder"),
-        (("export", "csv", ".", "-o", "t.csv"), 1, "contains no runs (no run.json in it or below it)"),
-        (("export", "csv", "runs", "--tasks", "x", "-o", "t"), 2, "--tasks goes with lm-eval, pairs, prompts"),
-        (("export", "csv", "runs", "--samples", "-o", "t"), 2, "--samples goes with --push_to_hub"),
-        (("export", "csv", "runs", "-o", "t", "--metrics", "cider"), 2, "--metrics goes with lm-eval"),
-        (("export", "runs"), 2, "Without one, --push_to_hub OWNER/NAME is needed"),
-        (("export", "pairs", "-o", "x"), 2, "bench export pairs --tasks NAME -o FILE"),
-        (("export", "pairs", "runs", "-o", "x", "--tasks", "small"), 2, "--tasks goes with"),
-        (("export", "pairs", "-o", "x", "--tasks", "small", "--answers", "y"), 2, "--answers goes with prompts"),
-        (("export", "pairs", "-o", "x", "--tasks", "small", "--text_only"), 2, "--text_only goes with lm-eval"),
-        (("export", "csv", "runs", "-o", "x", "--model", "m"), 2, "--model goes with pairs, prompts"),
-        (("export", "pairs", "-o", "none/x", "--tasks", "iiw_400", "--model", "iiw-p5b"), 2, "none/x: cannot be"),
-    ],
-)
-def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, message: str):
-    bench(*arguments).failed(code, message)
+@pytest.mark.parametrize(("typed", "refused"), WRONG_USAGE["export"].items())
+def test_wrong_usage_is_refused(bench, typed: str, refused: tuple[int, str]):
+    bench("export", *typed.split()).failed(*refused)
 
 
 def test_table_that_cannot_be_written_is_an_error(bench, runs: Path):

@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 import yaml
 from file_server import Server, served
+from task_keys import CARD
 
 from capbench.adapters.aliases import ALIAS_FOLDER, resolve_model
 from capbench.downloads import MIRROR
 from capbench.permissions import Permissions, permit
 
 LOCAL = ("--allow_server", "127.0.0.1")
-CARD = {
-    "title": "Mine", "folder": "mine", "homepage": "https://example.org", "licence": "CC0", "terms": "None.",
-    "citation": "Me.", "how": "Ask me.", "files": [{"path": "rows.jsonl", "what": "rows"}],
-}  # fmt: skip
 
 
 @pytest.fixture

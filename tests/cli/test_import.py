@@ -9,7 +9,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from .conftest import lines_of
+from .conftest import WRONG_USAGE, lines_of
 
 DATA = Path(__file__).parents[1] / "benchmarks" / "interchange" / "data" / "other_harnesses"
 (LMMS_EVAL,) = (DATA / "lmms_eval").glob("*_samples_*.jsonl")
@@ -228,19 +228,9 @@ def test_file_of_no_known_format_is_refused(bench, name: str, text: str, message
     bench("import", name, "-o", "c.jsonl").failed(1, message)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("coco", "-o", "c.jsonl"), 2, "names no file"),
-        (("nowhere.jsonl", "-o", "c.jsonl"), 1, "there is no such file"),
-        (("log.jsonl",), 2, "the following arguments are required: -o/--output"),
-        (("log.jsonl", "-o", "c.csv"), 2, "expected a name ending in .jsonl"),
-        (("log.jsonl", "-o", "log.jsonl"), 2, "is one of the files that are read"),
-        (("log.jsonl", "-o", "no/c.jsonl"), 2, "cannot be written"),
-    ],
-)
-def test_wrong_usage_is_refused(bench, arguments: tuple[str, ...], code: int, message: str):
+@pytest.mark.parametrize(("typed", "refused"), WRONG_USAGE["import"].items())
+def test_wrong_usage_is_refused(bench, typed: str, refused: tuple[int, str]):
     log = write_log(sample(0, "a"), name="log.jsonl")
     before = log.read_bytes()
-    bench("import", *arguments).failed(code, message)
+    bench("import", *typed.split()).failed(*refused)
     assert log.read_bytes() == before

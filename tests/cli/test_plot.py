@@ -5,6 +5,8 @@ from finished_runs import write_record
 from made_records import agreement_record, rated_captions
 from PIL import Image
 
+from .conftest import WRONG_USAGE
+
 VALUES = {"cider": (0.44, 0.42, 0.46), "meteor": (0.42, 0.4, 0.44)}
 
 
@@ -26,22 +28,9 @@ def test_what_is_left_out_is_said(bench, tmp_path):
     assert "Pairs is left out: it has no statistic kendall_c" in done.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["agreement", "run", "-o", "figure.jpeg"], "plots cannot be written in format 'jpeg'"),
-        (["agreement", "run", "-o", "absent/figure.png"], "mkdir -p absent"),
-        (["agreement", "run", "-o", "folder.png"], "Is a directory"),
-        (["agreement", "run", "-o", "f.png", "--statistic", "kendal_c"], "Did you mean 'kendall_c'?"),
-        (["agreement", "run", "-o", "f.png", "--metrics", "metor"], "Did you mean 'meteor'?"),
-        (["ratings", "run", "-o", "f.png", "--statistic", "kendall_c"], "--statistic goes with agreement plots"),
-        (["agrement", "run", "-o", "f.png"], "agreement"),
-        (["agreement", "run"], "-o"),
-        (["agreement", "run", "-o", "f.png", "--width", "5"], "single"),
-    ],
-)
-def test_wrong_use_is_refused_before_anything_is_written(bench, arguments, said, tmp_path):
+@pytest.mark.parametrize(("typed", "said"), WRONG_USAGE["plot"].items())
+def test_wrong_use_is_refused_before_anything_is_written(bench, typed, said, tmp_path):
     write_record(tmp_path, "run", agreement_record(VALUES))
     (tmp_path / "folder.png").mkdir()
-    bench("plot", *arguments).failed(2, said)
+    bench("plot", *typed.split()).failed(2, said)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["folder.png", "run"]

@@ -18,6 +18,8 @@ from capbench.cli.options import ENGINE, add_options, execution_of
 from capbench.errors import UsageError
 from capbench.permissions import Permissions, permit
 
+from .conftest import WRONG_USAGE
+
 
 def test_option_that_is_given_twice_is_refused(bench):
     bench("score", "captions.jsonl", "--metrics", "cider", "--model", "a", "--model", "b").failed(
@@ -55,53 +57,7 @@ def test_unknown_command_names_the_nearest(bench, command: str, nearest: str):
     assert done.out == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("run --task iiw_40 --model iiw-p5b", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),
-        ("run --task , --model iiw-p5b", "no task was named"),
-        ("run --task iiw_400 --model iiw-p5", "unknown model 'iiw-p5'. Did you mean 'iiw-p5b'?"),
-        ("run --task iiw_400", "task 'iiw_400' needs a model that writes captions, but none was named."),
-        ("run --task iiw_400 --model iiw-p5b --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
-        ("run --task iiw_400 --model iiw-p5b --metrics CLIPScore", "'CLIPScore'. Did you mean 'clip_s'?"),
-        ("run --task iiw_400 --model iiw-p5b --metrics ,", "--metrics: no metric was named"),
-        ("run --task iiw_400 --model iiw-p5b --model_args name", "expected key=value, found 'name'"),
-        ("run --task iiw_400 --model iiw-p5b --gen_kwargs x", "--gen_kwargs x: expected key=value"),
-        ("run --task iiw_400 --model iiw-p5b --data x", "--data x: expected TASK=PATH"),
-        (
-            "run --task iiw_400 --model iiw-p5b --data iiw_40=x",
-            "--data iiw_40: unknown task 'iiw_40'. Did you mean 'iiw_400'?",
-        ),
-        ("run --task iiw_400 --model iiw-p5b --include_path nowhere", "nowhere: there is no such folder"),
-        ("run --task iiw_400 --model iiw-p5b --limit 0", "expected a whole number above 0, found '0'"),
-        ("run --task iiw_400 --model iiw-p5b --limit ten", "expected a whole number above 0, found 'ten'"),
-        ("run --task iiw_400 --model iiw-p5b --limit ²", "expected a whole number above 0, found '²'"),
-        ("run --task iiw_400 --model iiw-p5b --batch_size -3", "expected a whole number above 0, found '-3'"),
-        ("run --task iiw_400 --model iiw-p5b --bootstrap -1", "expected a whole number, 0 or above, found '-1'"),
-        ("run --task iiw_400 --model iiw-p5b --seed 1.5", "expected a whole number, 0 or above, found '1.5'"),
-        ("run --task iiw_400 --model iiw-p5b --format githb", "invalid choice: 'githb' (choose from 'github'"),
-        ("run --task iiw_400 --device cpu", "--device goes with --model"),
-        ("run --model iiw-p5b", "no task was named"),
-        ("run --task iiw_400 --model iiw-p5b --fromat csv", "'--fromat'. Did you mean '--format'?"),
-        ("score nowhere.jsonl --metrics lenght", "unknown metric 'lenght'. Did you mean 'length'?"),
-        ("score nowhere.jsonl", "the following arguments are required: --metrics"),
-        ("score nowhere.jsonl --metrics length --output a.txt", "ending in .csv, .jsonl or .parquet"),
-        ("serve --metrics meteor,length --weights 1", "--weights: 1 numbers for 2 metrics"),
-        ("serve --metrics meteor --weights half", "--weights: could not convert"),
-        ("compare", "the following arguments are required: RUN"),
-        ("compare results --alpha 1", "expected a number between 0 and 1, found '1'"),
-        ("show iiw_40", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),
-        ("show", "the following arguments are required: task"),
-        ("data iiw_40", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),
-        ("data captioning", "'captioning' stands for"),
-        ("validate iiw_40", "unknown task 'iiw_40'. Did you mean 'iiw_400'?"),
-        ("ls metrix", "invalid choice: 'metrix'"),
-        ("ls tasks --format csv", "invalid choice: 'csv'"),
-        ("store", "the following arguments are required: ACTION"),
-        ("store prune --older_than -1", "invalid"),
-        ("store prune --older_than nan", "invalid"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USAGE["bench"].items())
 def test_wrong_usage_exits_2_and_says_what_is_wrong(bench, arguments: str, message: str, tmp_path: Path):
     done = bench(*arguments.split()).failed(2, message)
     assert done.out == ""

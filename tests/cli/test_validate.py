@@ -2,8 +2,10 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 SOUND = """\
 task: sound
@@ -29,61 +31,25 @@ def folder(tmp_path):
     return tmp_path / "tasks"
 
 
-FAULTS = {
-    "unknown key": ("doc_to_human:", "doc_to_humn:", ":7: unknown key 'doc_to_humn'. Did you mean 'doc_to_human'?"),
-    "key of the protocol that is missing": ("doc_to_human: rating\n", "", "output_type 'agreement' needs doc_to_human"),
-    "unknown metric": ("- length", "- lenght", ":9: unknown metric 'lenght'. Did you mean 'length'?"),
-    "unknown argument of a metric": ("- length", "- {metric: length, wrods: 2}", ":9: metric 'length' has no setting"),
-    "metric that lacks references": (
-        "- length",
-        "- bleu_1",
-        ":9: metric 'bleu_1' needs references, but the task does not set doc_to_target.",
-    ),
-    "metric listed twice": ("- length", "- length\n  - length", "lists metric 'length' twice"),
-    "statistic listed twice": ("[kendall_b]", "[kendall_b, kendall_b]", "lists statistic 'kendall_b' twice"),
-    "unknown statistic": ("kendall_b", "kendal_b", ":10: unknown statistic 'kendal_b'. Did you mean 'kendall_b'?"),
-    "no YAML": ("metric_list:", "metric_list: [", "not valid YAML"),
-    "include that is not there": ("task: sound", "task: sound\ninclude: no.yaml", ":2: included file 'no.yaml'"),
-    "reader that is not there": (
-        "dataset_path: json",
-        "custom_dataset: !function nowhere.read",
-        "!function nowhere.read: cannot import 'nowhere'",
-    ),
-    "column that is not there": (
-        "doc_to_human: rating",
-        "doc_to_human: ratings",
-        "doc_to_human: documents have no column 'ratings'. Did you mean 'rating'?",
-    ),
-    "data check that does not hold": ("metadata:", "checks: {rows: 4}\nmetadata:", "rows: expected 4, found 3"),
-    "unknown paper": (
-        "metadata:",
-        "published: {paper: pascpp, table: 1, task: x}\nmetadata:",
-        ":11: unknown paper 'pascpp' of published numbers. Did you mean 'pacspp'?",
-    ),
-    "data card that is not there": (
-        "metadata:",
-        "data_source: card.yaml\nmetadata:",
-        "data_source 'card.yaml' is not in",
-    ),
-}
+FAULTS = yaml.safe_load(Path(__file__).with_name("task_faults.yaml").read_text(encoding="utf-8"))
 
 
 def test_every_fault_of_a_folder_is_named_with_its_place_groups_included(bench, folder, subtests, monkeypatch):
     # Without names all tasks are checked, and here no others are.
     monkeypatch.setattr("capbench.tasks.index.BUILTIN_FOLDER", folder)
-    for number, (old, new, _) in enumerate(FAULTS.values()):
-        assert old in SOUND
-        text = SOUND.replace(old, new, 1).replace("task: sound", f"task: sound_{number:02}", 1)
+    for number, fault in enumerate(FAULTS.values()):
+        assert fault["old"] in SOUND
+        text = SOUND.replace(fault["old"], fault["new"], 1).replace("task: sound", f"task: sound_{number:02}", 1)
         (folder / f"sound_{number:02}.yaml").write_text(text.replace("sound.yaml", f"sound_{number:02}.yaml"))
     (folder / "zz_sound.yaml").write_text(SOUND)
     (folder / "group.yaml").write_text("group: all_of_mine\ntask: [sound, soudn]\n")
     done = bench("validate", "--include_path", folder, "--run_functions").failed(1)
     verdicts = re.split(r"^(?=\S)", done.out, flags=re.MULTILINE)
-    for number, (fault, (_, _, message)) in enumerate(FAULTS.items()):
-        with subtests.test(fault):
+    for number, (name, fault) in enumerate(FAULTS.items()):
+        with subtests.test(name):
             (verdict,) = (line for line in verdicts if line.startswith("faulty") and f"sound_{number:02}" in line)
-            place = f"tasks/sound_{number:02}.yaml" if message.startswith(":") else ""
-            assert place + message.replace("sound.yaml", f"sound_{number:02}.yaml") in verdict
+            place = f"tasks/sound_{number:02}.yaml" if fault["said"].startswith(":") else ""
+            assert place + fault["said"] in verdict
     assert sum(line.startswith("faulty") for line in done.out.splitlines()) == len(FAULTS) + 1
     assert "ok       sound\n" in done.out
     assert "faulty   all_of_mine\n" in done.out

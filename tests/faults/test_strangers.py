@@ -29,6 +29,7 @@ from faults.stranger_files import LOOP, PIPELINE, RECIPE, TASK
 from finished_runs import checksum
 from PIL import Image
 from rated_session import make_session
+from task_keys import CARD
 from watched import ASKING, Event, watched
 
 from capbench.adapters.aliases import ALIAS_FOLDER
@@ -120,7 +121,7 @@ class _Attacks(yaml.SafeLoader):
 _Attacks.add_constructor("!function", lambda loader, node: Tagged(node.value))
 ATTACKS = yaml.load(Path(__file__).with_name("attacks.yaml").read_text(), _Attacks)  # noqa: S506 - a safe one
 OF_TASKS, OF_MODELS, IMAGES = (ATTACKS[kind] for kind in ("tasks", "models", "images"))
-ROWS_OF_SUITE, CLUSTERS = ATTACKS["suites"], ATTACKS["clusters"]
+ROWS_OF_SUITE, CLUSTERS, COMMANDS = (ATTACKS[kind] for kind in ("suites", "clusters", "commands"))
 
 
 def written(values: Any) -> str:
@@ -271,24 +272,7 @@ class Shell:
 
 # ------------------------------------------------------------------------------------------------ tasks
 
-TASKS = "--include_path {here}"
-RECORDED = "--model captions:mine/rows.jsonl"
-OF_ALL_TASKS_COMMANDS = [f"ls tasks {TASKS}", f"validate {{names}} {TASKS}", "validate {files}"]
-"""Commands that go on with the other tasks where one is faulty."""
-OF_TASK_COMMANDS = [
-    f"show strange {TASKS}",
-    f"data strange --download {TASKS}",
-    f"run --task strange {RECORDED} --dry_run {TASKS}",
-    f"run --task strange {RECORDED} --bootstrap 0 {TASKS}",
-    f"make mine/pipeline.yaml {{captioner}} --data strange --dry_run {TASKS}",
-    f"make mine/pipeline.yaml {{captioner}} --data strange --output made {TASKS}",
-    f"train mine/recipe.yaml --set data.task=strange --set data.file=null --no_judge --dry_run {TASKS}",
-    f"export lm-eval --tasks strange -o lm_tasks {TASKS}",
-]
-CARD = {
-    "title": "T", "folder": "strange", "homepage": "x", "licence": "x", "terms": "x", "citation": "x", "how": "x",
-    "files": [{"path": "x", "what": "x"}], "downloads": [{"url": "{server}/x", "file": "x"}],
-}  # fmt: skip
+STRANGE_CARD = CARD | {"folder": "strange", "downloads": [{"url": "{server}/x", "file": "x"}]}
 
 
 @pytest.mark.parametrize("attack", dear(OF_TASKS, "code: pickle of pandas"))
@@ -299,7 +283,7 @@ def test_task(attack: str, world: World, listener: Listener, capsys: pytest.Capt
     # Who reads no image need not look at one, either.
     looks = attack == "nothing" or "image" in str(OF_TASKS[attack])
     captioner = "" if looks else "--set models.captioner={name:\\ captions:mine/rows.jsonl}"
-    ended = look(world, listener, [command.replace("{captioner}", captioner) for command in OF_TASK_COMMANDS], capsys)
+    ended = look(world, listener, [command.replace("{captioner}", captioner) for command in COMMANDS["task"]], capsys)
     came_to_its_end(attack, ended, but=("make ", "train "))
 
 
@@ -314,7 +298,7 @@ def test_all_tasks_together(world: World, listener: Listener, capsys: pytest.Cap
     indexed = [name for name in build_index([world.stranger]).entries if name in tasks]
     words = {"{names}": " ".join(indexed), "{files}": " ".join(f"{{here}}/{file}" for file in tasks.values())}
     ended = []
-    for command in OF_ALL_TASKS_COMMANDS:
+    for command in COMMANDS["all_tasks"]:
         for sign, value in words.items():
             command = command.replace(sign, value)
         ended += look(world, listener, [command], capsys).values()
@@ -330,7 +314,7 @@ def task_that_tries(attack: str) -> dict[str, Any]:
 
 
 def write_what_tasks_name(world: World) -> None:
-    world.write("card.yaml", CARD)
+    world.write("card.yaml", STRANGE_CARD)
     world.write("references.json", json.dumps({"rows.txt": ["{server}/x"]}))
     world.write("script/script.py", EVIL.format(ran=str(world.ran)))
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
@@ -353,37 +337,6 @@ def brings_code(world: World, name: str, kind: str) -> None:
 
 # ----------------------------------------------------------------------------------------------- models
 
-RUN = "run --task mine --include_path mine --bootstrap 0"
-OF_MODEL_COMMANDS: dict[str, list[str]] = {
-    "captioner": [
-        "show {here}",
-        f"{RUN} --model {{here}} --dry_run",
-        f"{RUN} --model {{here}} --limit 1 --gen_kwargs max_new_tokens=2",
-        "make mine/pipeline.yaml --data mine/rows.jsonl --dry_run --set models.captioner={name:\\ {here}}",
-        "make mine/pipeline.yaml --data mine/rows.jsonl --output made --set models.captioner={name:\\ {here}}",
-        "train shapes_captioner_xe --set data.reader=null --set data.arguments={} --set data.file=mine/train.jsonl "
-        "--set objective.batch=1 --dry_run --no_judge --set model.name={here}",
-        "loop shapes_loop --dry_run --set captioner={here} --set make.data=mine",
-    ],
-    "encoder": [
-        f"{RUN} --model captions:mine/rows.jsonl --encoder {{here}} --metrics {{metric}} {way}"
-        for way in ("", "--dry_run")
-    ],
-    "judge": [
-        f"{RUN} --model captions:mine/rows.jsonl --judge {{here}} --metrics fleur {way}" for way in ("", "--dry_run")
-    ],
-    **{
-        role: [
-            f"make {pipeline} --data mine/rows.jsonl {way} --set models.{role}={{name:\\ {{here}}}}"
-            for way in ("--dry_run", "--output made")
-        ]
-        for role, pipeline in {
-            "painter": "shapes_positives",
-            "segmenter": "shapes_detailcaps_synthesis",
-            "detector": "shapes_detailcaps_synthesis",
-        }.items()
-    },
-}
 ROLES = {
     "openai_judge": "judge", "hf_judge": "judge", "responses": "judge", "open_clip": "encoder", "hf_clip": "encoder",
     "pac": "encoder", "pair_scores": "encoder", "sam": "segmenter", "grounding_dino": "detector", "diffusion": "painter",
@@ -459,7 +412,7 @@ def test_model(
         make_checkpoint(world, name)
     role = ROLES.get(values["adapter"], "captioner")
     metric = "pac_s" if values["adapter"] == "pac" else "clip_s"
-    ended = look(world, listener, [command.replace("{metric}", metric) for command in OF_MODEL_COMMANDS[role]], capsys)
+    ended = look(world, listener, [command.replace("{metric}", metric) for command in COMMANDS["model"][role]], capsys)
     came_to_its_end(attack, ended, but=("train ", "loop "))
 
 
@@ -491,14 +444,6 @@ OF_PIPELINES = changed_files("pipelines", PIPELINE, "models.captioner", ATTACKS[
 OF_RECIPES = changed_files("recipes", RECIPE, "model", ATTACKS["named"])
 NAMES = {attack: model["name"] for attack, model in ATTACKS["named"].items() if len(model) == 1}
 OF_LOOPS = changed_files("loops", LOOP, "captioner", NAMES)
-OF_RECIPE_COMMANDS = {
-    "pipeline": [f"make {{here}}/pipeline.yaml --data mine/rows.jsonl {way}" for way in ("--dry_run", "--output made")],
-    "recipe": [
-        f"train {{here}}/recipe.yaml --include_path mine {way}"
-        for way in ("--dry_run", "--dry_run --no_judge", "--output trained")
-    ],
-    "loop": [f"loop {{here}}/loop.yaml --include_path mine {way}" for way in ("--dry_run", "--output looped")],
-}
 
 
 @pytest.mark.parametrize(
@@ -520,25 +465,12 @@ def test_recipe(kind: str, attack: str, world: World, listener: Listener, capsys
         "further.jsonl", [{"image": "in.png", "captions": ["a"], "further_images": ["../elsewhere/SECRET.png"]}]
     )
     brings_code(world, "auto", "evil")
-    ended = look(world, listener, OF_RECIPE_COMMANDS[kind], capsys)
+    ended = look(world, listener, COMMANDS[kind], capsys)
     came_to_its_end(attack, ended)
 
 
 # ------------------------------------------------------------------------------------ rows, images, captions
 
-OF_DATA_COMMANDS = [
-    "run --task strange --include_path {here} --model shapes-captioner --limit 1 --bootstrap 0 --gen_kwargs max_new_tokens=2",
-    "run --task mine --include_path mine --data mine={here}/rows.jsonl --model captions:{here}/rows.jsonl --encoder shapes-clip "
-    "--metrics clip_s,length --bootstrap 0",
-    "score {here}/rows.jsonl --metrics length --output scores.csv",
-    "score {here}/rows.jsonl --metrics clip_s --model shapes-clip",
-    "make shapes_positives --data {here}/rows.jsonl --dry_run",
-    "make {here}/pipeline.yaml --data {here}/rows.jsonl --output made",
-    "make {here}/pipeline.yaml --data {here}/dci --output made-of-dci",
-    "train {here}/recipe.yaml --output trained --no_judge",
-    "import {here}/rows.jsonl -o imported.jsonl",
-    "import {here}/evil.pkl -o imported.jsonl",
-]
 OF_FOLDER_COMMAND = "make {here}/pipeline.yaml --data {here} --output made-of-folder"
 """It reads what lies in the folder, whatever rows name."""
 
@@ -561,7 +493,7 @@ def test_rows_images_and_captions(attack: str, world: World, listener: Listener,
     world.write("dci/complete/0.json", json.dumps({"image": f"../../{image}", "mask_data": {}, "short_caption": "a"}))
     write_files_that_are_no_images(world)
     world.write("evil.pkl", pickle.dumps(Shell(world.ran)))
-    look(world, listener, OF_DATA_COMMANDS, capsys)
+    look(world, listener, COMMANDS["data"], capsys)
 
 
 def test_folder_of_images(world: World, listener: Listener, capsys: pytest.CaptureFixture[str]):
@@ -624,21 +556,6 @@ OF_RUNS: dict[str, Callable[[World, Path, dict[str, Any]], None]] = {
     "code: metric": lambda world, run, record: record["config"].update(encoder=str(world.stranger / "auto")),
     "write: names": lambda world, run, record: record.update(task="../../elsewhere/x", model_name="../../elsewhere/y"),
 }  # fmt: skip
-OF_RUN_COMMANDS = [
-    "verify {here}",
-    "verify {here} --again --include_path mine",
-    "compare {run}",
-    "view {here} --export pages --include_path mine",
-    "leaderboard build --runs {here} --output board",
-    "leaderboard check --runs {here} --output {here}/board",
-    "leaderboard diff {here}/board {here}/board",
-    "plot agreement {here} -o plot.svg",
-    "plot length {here} -o plot.svg",
-    "export csv {here} -o runs.csv",
-    "export latex {here} -o runs.tex",
-    "export parquet {here} -o runs.parquet",
-    "export lm-eval {here} -o lm_eval",
-]
 
 
 def linked(path: Path, target: Path) -> None:
@@ -665,7 +582,7 @@ def test_run_and_leaderboard(attack: str, world: World, listener: Listener, caps
     board.mkdir()
     (board / "files.json").symlink_to(world.elsewhere / "rows.jsonl")
     (board / "leaderboard.json").symlink_to(world.elsewhere / "rows.jsonl")
-    look(world, listener, [command.replace("{run}", str(run)) for command in OF_RUN_COMMANDS], capsys)
+    look(world, listener, [command.replace("{run}", str(run)) for command in COMMANDS["run"]], capsys)
 
 
 @pytest.mark.parametrize("attack", ["picture", "answers", "lock", "items", "design", "task that is made"])

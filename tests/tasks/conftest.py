@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import task_keys
 import yaml
 
 from capbench.tasks.schema import TaskConfig, load_task
@@ -17,16 +18,7 @@ CAPTIONING = {
     "metric_list": ["length"],
     "metadata": {"version": 1.0},
 }
-CARD = {
-    "title": "Mine",
-    "folder": "mine",
-    "homepage": "https://example.org",
-    "licence": "CC0",
-    "terms": "none",
-    "citation": "none",
-    "files": [{"path": "captions.jsonl", "what": "captions"}],
-    "how": "Ask for it.",
-}
+CARD = task_keys.CARD | {"files": [{"path": "captions.jsonl", "what": "captions"}]}
 
 
 @pytest.fixture

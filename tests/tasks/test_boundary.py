@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from capbench.boundary import Boundary, OutsideFile
-from capbench.errors import DataError, TaskError, UsageError
+from capbench.errors import DataError, TaskError
 from capbench.permissions import Permissions, permit
 from capbench.tasks.documents import load_documents
 from capbench.tasks.locate import DataLocations
@@ -152,11 +152,6 @@ def test_card_names_a_folder_below_that_of_the_data_sets(write_task: Write, writ
     task, parsed = load_task(write_task(data_source="mine_source.yaml"))
     with pytest.raises(TaskError, match=r"is not the name of a folder below \$CAPBENCH_DATA"):
         load_source(task, parsed.path)
-
-
-def test_allowed_folder_that_does_not_exist_is_an_error(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"--allow_outside .*/none: there is no such folder"):
-        DataLocations.from_environment(allow_outside=[tmp_path / "none"])
 
 
 @pytest.mark.parametrize(

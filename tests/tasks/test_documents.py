@@ -12,7 +12,7 @@ from PIL import Image
 from capbench.errors import DataError, TaskError, UsageError
 from capbench.paths import cache_folder
 from capbench.tasks.documents import load_documents
-from capbench.tasks.locate import DataLocations, parse_data_options
+from capbench.tasks.locate import DataLocations
 from capbench.tasks.schema import TaskConfig
 
 pytestmark = pytest.mark.usefixtures("functions_may_run")
@@ -73,17 +73,6 @@ def test_what_a_broken_download_leaves_is_no_local_copy(load, make_task, write, 
     cache.parent.mkdir(parents=True)
     cache.write_text(jsonl({"from": "cache"}))
     assert load(make_task(data_source="mine_source.yaml")).origin == str(cache)
-
-
-def test_named_path_that_does_not_exist_is_an_error(load: Callable[..., Any], make_task: MakeTask, tmp_path: Path):
-    with pytest.raises(DataError, match=f"--data mine={tmp_path / 'none'}: there is no such file or folder"):
-        load(make_task(), mine=tmp_path / "none")
-
-
-@pytest.mark.parametrize("option", ["a", "a=", "=path", "="])
-def test_data_option_without_task_or_path_is_an_error(option: str):
-    with pytest.raises(UsageError, match=f"--data {option}: expected TASK=PATH"):
-        parse_data_options([option])
 
 
 def test_reader_without_data_card_asks_for_the_path(load: Callable[..., Any], make_task: MakeTask, write: Write):

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from bounded_work import calls_at_most
 
 from capbench.errors import TaskError, UsageError
 from capbench.tasks.index import build_index
 
 Write = Callable[..., Path]
+FAULTS = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8"))["index"]
 HEAVY = ("torch", "transformers", "datasets", "evaluate", "pandas", "scipy", "numpy", "pydantic", "pyarrow")
 
 
@@ -80,28 +82,7 @@ def test_shipped_name_cannot_be_taken(write: Write, tmp_path: Path):
         build_index([tmp_path])
 
 
-def test_folder_that_does_not_exist_is_an_error(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"--include_path .*none: there is no such folder"):
-        build_index([tmp_path / "none"])
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("task: [broken\n", "2: not valid YAML"),
-        ("task: broken\ntask: again\n", "2: key 'task' is given twice"),
-        ("task: broken\ntag: 5\n", "2: tag: expected a name or a list of names, found 5"),
-        ("task: broken\ntag:\n", "2: tag: expected a name or a list of names, found None"),
-        ("task: broken\ntag: [1, 2]\n", "2: tag: expected a name or a list of names"),
-        ("task: 5\n", "1: task: expected a name, found 5"),
-        ("task: broken\ninclude:\n", "2: include: expected a file"),
-        ("task: broken\nprocess_docs: !function reader\n", "2: expected '!function module.name'"),
-        ("group: broken\ntask:\n", "2: task: expected a name or a list of names, found None"),
-        ("group: broken\ntask: {a: 1}\n", "2: task: expected a name or a list of names"),
-        ("group: broken\ntask: []\n", "1: group 'broken' names no task"),
-        ("group: broken\ntasks: [iiw_400]\n", "2: unknown key 'tasks' of a group. Did you mean 'task'?"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), FAULTS.items())
 def test_faulty_file_is_reported_and_does_not_stop_the_others(write: Write, tmp_path: Path, text: str, reason: str):
     broken = write("a_broken.yaml", text)
     write("b_fine.yaml", "task: fine\n")

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from task_keys import line_of
 
 from capbench.errors import TaskError
@@ -11,6 +12,7 @@ from capbench.tasks.schema import TaskConfig, load_task
 
 WriteTask = Callable[..., Path]
 SHIPPED = build_index().tasks
+FAULTS = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8"))
 
 
 def faults(path: Path) -> list[str]:
@@ -30,24 +32,7 @@ def test_every_shipped_task_loads(subtests: pytest.Subtests):
                 assert function is None or callable(function.resolve())
 
 
-NO_VERSION = "metadata.version is missing; results of two versions are never mixed"
-PUBLISHED = "published:\n  paper: x\n  table: 1\n  task: y\n  statistic: {}\n"
-
-
-@pytest.mark.parametrize(
-    ("keys", "tail", "key", "fault"),
-    [
-        ({}, "task_alia: x\n", "task_alia", "unknown key 'task_alia'. Did you mean 'task_alias'?"),
-        ({}, "checks:\n\n  rowz: 3\n", "rowz", "unknown key 'rowz'. Did you mean 'rows'?"),
-        ({}, PUBLISHED, "statistic", "unknown key 'statistic'. Did you mean 'statistics'?"),
-        ({}, "zzzzzz: 1\n", "zzzzzz", "unknown key 'zzzzzz'."),
-        ({"metadata": None}, "", None, "key 'metadata' is missing"),
-        ({"metadata": {}}, "", "metadata", NO_VERSION),
-        ({"metadata": {"author": "x"}}, "", "metadata", NO_VERSION),
-        ({"metadata": {"version": None}}, "", "metadata", NO_VERSION),
-        ({"dataset_path": None}, "", None, "one of 'dataset_path' and 'custom_dataset' is required"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "tail", "key", "fault"), FAULTS["keys"])
 def test_key_that_is_unknown_or_missing_is_an_error_with_its_line(write_task, keys, tail: str, key, fault: str):
     path = write_task(tail=tail, **keys)
     place = f"{path}:{line_of(path, key)}" if key else str(path)
@@ -60,31 +45,11 @@ def test_metric_entry_without_a_metric_says_so(write_task: WriteTask):
     assert faults(path) == [f"{path}:{line}: key 'metric_list.1.metric' is missing"]
 
 
-@pytest.mark.parametrize(
-    ("tail", "key", "message"),
-    [
-        ("scale: much\n", "scale", "scale: Input should be a valid number"),
-        ("checks: {rows: many}\n", "checks", "checks.rows: Input should be a valid integer"),
-        (
-            "video_frames: {count: 0}\n",
-            "video_frames",
-            "video_frames.count: Input should be greater than or equal to 1",
-        ),
-        ("video_frames: {fps: 1}\n", "video_frames", "key 'video_frames.count' is missing"),
-        ("process_docs: {reference: os.system, folder: /}\n", "process_docs", "process_docs: expected '!function"),
-        (
-            "doc_to_image: 5\n",
-            "doc_to_image",
-            "doc_to_image: expected a column, a template or a !function, found 5; "
-            'what is the same for all documents is "{{ 5 }}"',
-        ),
-        ("doc_to_any: [a, 5]\n", "doc_to_any", "doc_to_any: expected a column, a template or a !function"),
-    ],
-)
-def test_value_of_the_wrong_type_is_one_error_with_line_and_key(write_task, tail: str, key: str, message: str):
-    path = write_task(tail=tail)
+@pytest.mark.parametrize(("tail", "message"), FAULTS["types"].items())
+def test_value_of_the_wrong_type_is_one_error_with_line_and_key(write_task, tail: str, message: str):
+    path = write_task(tail=f"{tail}\n")
     (fault,) = faults(path)
-    assert fault.startswith(f"{path}:{line_of(path, key)}: {message}")
+    assert fault.startswith(f"{path}:{line_of(path, tail.partition(':')[0])}: {message}")
 
 
 def test_fingerprint_is_that_of_the_numbers_not_of_names_and_texts(make_task: Callable[..., TaskConfig]):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from rated_session import SYSTEMS, make_session, rate_all
 
-from capbench.benchmarks.rate import session as module
 from capbench.benchmarks.rate.questions import questions_of, read_questions
 from capbench.benchmarks.rate.report import AnswerCounts, Figure, alpha, equal_share, figures, report
 from capbench.benchmarks.rate.session import Answer, Key, RatingQueue, Session, read_session
@@ -73,13 +72,6 @@ def test_rows_say_what_was_answered_of_which_caption(session: Session) -> None:
     assert not desk.answer("ann", 12, {"precision": 4, "recall": 0})
 
 
-def test_a_page_that_is_sent_twice_keeps_its_first_answer(session: Session) -> None:
-    desk = RatingQueue(session)
-    assert desk.answer("ann", 0, {"precision": 4, "recall": 0})
-    assert not desk.answer("ann", 0, {"precision": 1, "recall": 1})
-    assert [row["answer"]["precision"] for row in rows(session)] == [4]
-
-
 def test_undo_takes_back_one_after_the_other_and_nothing_is_lost(session: Session) -> None:
     desk = RatingQueue(session)
     desk.undo("ann")
@@ -121,24 +113,6 @@ def test_a_line_that_was_not_finished_is_asked_again(session: Session) -> None:
     assert file_of(session).read_bytes() == whole[:-10]
     desk.answer("ann", 1, {"precision": 2, "recall": 2})
     assert [row["answer"]["precision"] for row in rows(session)] == [4, 2]
-
-
-def test_an_answer_that_cannot_be_written_is_none(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = RatingQueue(session)
-    desk.answer("ann", 0, {"precision": 4, "recall": 0})
-
-    def full(number: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        desk.answer("ann", 1, {"precision": 1, "recall": 1})
-    monkeypatch.undo()
-    assert desk.place("ann").number == 1
-    assert len(rows(session)) == 1
-    desk.answer("ann", 1, {"precision": 2, "recall": 2})
-    assert [row["answer"]["precision"] for row in rows(session)] == [4, 2]
-    assert desk.place("ann") == RatingQueue(session).place("ann")
 
 
 ANSWER = '{"id": "row 1", "system": "secret-model-a", '

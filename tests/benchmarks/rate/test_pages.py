@@ -191,8 +191,11 @@ def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest
         assert answer.status_code == 500
         assert "could not be saved: No space left" in answer.text
     monkeypatch.undo()
-    assert len(choices.session.answers("ann").current) == 1
+    assert len((choices.session.folder / "answers/ann.jsonl").read_text().splitlines()) == 1
     assert "1 of 6 answered" in choices.get("/raters/ann").text
+    choices.post("/raters/ann/answers", data={"number": "1", "choice": "tie"})
+    assert list(choices.session.answers("ann").current.values())[1:] == ["tie"]
+    assert "2 of 6 answered" in choices.get("/raters/ann").text
 
 
 def test_answers_that_were_damaged_are_told_and_not_written_over(choices: Any) -> None:

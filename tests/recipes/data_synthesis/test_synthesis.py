@@ -29,6 +29,7 @@ from capbench.recipes.self_training.schema import load_loop
 from capbench.recipes.training.rows import collect
 from capbench.rows import read_rows
 
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 ROWS = 5
 
 
@@ -169,18 +170,7 @@ def test_two_at_once_make_the_same_in_one_folder(pipeline: Callable[..., Path]):
     assert not (out / ".work").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"stages": [{"stage": "ad"}]}, "unknown stage 'ad'. Did you mean 'add'?"),
-        ({"stages": [{"stage": "add", "ad": "x", "folder": ""}]}, "tiny.yaml:3: key 'stages.0.add' is missing"),
-        ({"stage": []}, "unknown key 'stage'. Did you mean 'stages'?"),
-        ({"models": {"judg": {"name": "shapes-writer"}}}, "unknown role 'judg'"),
-        ({"models": {"judge": {"name": "shapes-writer"}}}, "no stage uses the judge"),
-        ({"output": {"form": "dci", "columns": {"x": "y"}}}, "key 'columns' does not apply to the form 'dci'"),
-        ({"stages": [{"stage": "merge", "overall": "a", "elements": "b", "to": "c"}]}, "judge: a stage needs it"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), REFUSED["keys"])
 def test_faults_are_named_before_anything_is_made(pipeline, change, message, capsys):
     file = pipeline(**change)
     assert main(command(file, "out")) == 2
@@ -188,21 +178,7 @@ def test_faults_are_named_before_anything_is_made(pipeline, change, message, cap
     assert not begun(file.parent)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("seed=x", "--set seed=x: seed: Input should be a valid integer"),
-        ("stages.two.shout=true", "--set stages.two.shout=true: unknown key 'shout'"),
-        ("stages.three.add=x", "--set stages.three.add=x: 'three' matches 0 stages"),
-        ("models.judge.nam=x", "--set models.judge.nam=x: unknown key 'nam'. Did you mean 'name'?"),
-        ("pipeline.name=x", "--set pipeline.name=x: 'pipeline' is 'tiny', and has no keys"),
-        ("judged={texts: {a: text}, metrics: [cidr]}", "unknown metric 'cidr'. Did you mean 'cider'?"),
-        (
-            "judged={texts: {a: text}, metrics: [clip_s], encoder: shapes-llava}",
-            "judged.encoder: 'shapes-llava' has the role captioner",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), REFUSED["changes"])
 def test_fault_of_a_change_is_told_as_the_change(pipeline, change, message, capsys):
     assert main(command(pipeline(), "out", "--set", change)) == 2
     assert message in capsys.readouterr().err
@@ -252,19 +228,7 @@ def test_rows_are_in_memory_some_at_a_time(pipeline: Callable[..., Path], monkey
     assert window <= most <= 2 * window + 1
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("stages.merge.elements=parts", "stage 'merge' reads 'parts', which no earlier stage makes"),
-        ("output.columns.more=x.y", "the output needs 'x', which"),
-        (
-            "output={form: dci}",
-            "the output needs 'mask_data', which no earlier stage makes and some rows lack; "
-            "available: captions, merged, text.",
-        ),
-        ("judged={texts: {a: mergd}, metrics: [length]}", "'judged' reads 'mergd', which"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), REFUSED["unmade"])
 @pytest.mark.parametrize("more", [(), ("--dry_run",)])
 def test_value_that_nobody_makes_is_told_before_anything_is_made(pipeline, change, message, more, capsys):
     file = pipeline(

@@ -24,6 +24,7 @@ from capbench.recipes.training.processes import TrainingProcesses
 
 pytestmark = pytest.mark.costly
 
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
 
 
@@ -147,61 +148,18 @@ def refused(file: Path, *changes: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        (
-            {"make": {"recipe": "shapes_sdci", "set": []}},
-            ("'dci', which no training recipe reads", "Name a pipeline whose output has the form 'rows'."),
-        ),
-        (
-            {"make": {"set": ["output.columns={caption: merged}", "judged=null"]}},
-            (
-                "recipe 'shapes_captioner_xe' on the output of pipeline 'shapes_detailcaps_synthesis' (caption)",
-                "unknown key 'caption'. Did you mean 'captions'?",
-            ),
-        ),
-        (
-            {"make": {"set": ["output.columns={further_captions: merged}", "judged=null"]}},
-            ("(further_captions): no row of the data has captions.", "this trainer learns from them"),
-        ),
-        ({"make": {"limit": 3}}, ("3 rows are less than a batch of 4", "a smaller objective.batch")),
-        (
-            {"train": {"set": ["model.name=shapes-planted", "objective.batch=4"]}},
-            ("shapes-planted cannot be trained", "Recipes train"),
-        ),
-        ({"train": {"recipe": "shapes_pacspp"}}, ("a loop needs a captioner, and",)),
-        (
-            {"captioner": "shapes-clip"},
-            ("tiny.yaml:1: a loop needs a captioner, and 'shapes-clip' has the role encoder",),
-        ),
-        (
-            {"make": {"data": "no/images"}},
-            ("no such folder", "no/images", "Name a folder of images, a table or a task: --set make.data=DATA."),
-        ),
-        ({"judge": [{"task": "shapes_detailcap"}]}, ("shapes_detailcap", "Did you mean 'shapes_detailcaps'")),
-    ],
-)
-def test_what_does_not_fit_is_refused_before_work_starts(loop, keys, said):
-    message = refused(loop(**keys))
-    for words in said:
+@pytest.mark.parametrize("refusal", REFUSED["started"])
+def test_what_does_not_fit_is_refused_before_work_starts(loop, refusal):
+    message = refused(loop(**refusal["keys"]))
+    for words in refusal["said"]:
         assert words in message, message
 
 
 def test_file_that_does_not_do_is_refused_with_its_line(loop: Callable[..., Path]):
-    for keys, said in (
-        ({"make": {"recipe": "sdci_texts", "set": []}}, "pipeline 'sdci_texts' uses no captioner"),
-        ({"make": {"set": ["stages.merg.beams=1"]}}, "--set stages.merg.beams=1: 'merg' matches 0 stages"),
-        ({"train": {"set": ["objective"]}}, "--set objective: expected KEY=VALUE"),
-        ({"make": {"recipe": "shapes_detailcap_synthesis"}}, "there is no pipeline 'shapes_detailcap_synthesis'."),
-        ({"train": {"recipe": "mine.yaml"}}, "there is no training recipe 'mine.yaml'."),
-        ({"turns": 0}, "turns: Input should be greater than 0"),
-        ({"judge": []}, "judge: List should have at least 1 item"),
-        ({"turn": 2}, "unknown key 'turn'. Did you mean 'turns'?"),
-    ):
+    for refusal in REFUSED["read"]:
         with pytest.raises(UsageError, match=r"tiny\.yaml:\d+") as caught:
-            load_loop(str(loop(**keys)))
-        assert said in str(caught.value)
+            load_loop(str(loop(**refusal["keys"])))
+        assert refusal["said"] in str(caught.value)
     with pytest.raises(UsageError, match=r"there is no loop 'shapes_lop'\. Did you mean 'shapes_loop'\?"):
         load_loop("shapes_lop")
 

@@ -10,7 +10,7 @@ import pytest
 import tiny_recipes
 import torch
 from open_clip import CLIP
-from tiny_recipes import FURTHER, PEFT, VALIDATION, unit_vectors
+from tiny_recipes import FURTHER, PEFT, REFUSED, VALIDATION, unit_vectors
 
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, BenchError, UsageError
@@ -269,32 +269,7 @@ def test_factors_of_pac_go_with_no_resnet():
         PacLora(model, 4, 1)
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        (
-            {"objective": {"batch": 1}},
-            r"tiny.yaml:\d+: objective.batch: a contrastive loss needs 2 rows or more, not 1; .*'piece'",
-        ),
-        (
-            {"data": {**VALIDATION, "validation": {**VALIDATION["validation"], "arguments": {"scenes": 1}}}},
-            "1 rows .* less than a batch of 2",
-        ),
-        ({"objective": {"batch": 64}}, "12 rows .* less than a batch of 64"),
-        ({"objective": {"batch": 4, "captions": 9}}, "0 rows with 9 captions"),
-        ({"objective": {"batch": 4, "negatives": "bce"}}, "objective.negatives needs negatives"),
-        ({"objective": {"batch": 4, "further_image": 1}}, "unknown key 'further_image'. Did you mean 'further_images'"),
-        ({"lora": {"kind": "peft", "targets": ["nowhere"]}}, "lora: targets .*nowhere.*Name layers of the model"),
-        ({"lora": {"kind": "pac"}, "adapter": "hf_clip"}, "kind 'pac' matches no weight"),
-        ({"result": "pac", "adapter": "hf_clip"}, "is not a CLIP with OpenAI's names"),
-        ({"model": {"name": "shapes-clip", "arguments": {"dtype": "fp16"}}}, "'dtype' and 'device' do not belong"),
-        ({"train": ["visual.projection"]}, "'visual.projection' matches no weight"),
-        ({"train": ["visual.proj"], "lora": {"kind": "pac"}}, "'train' needs 'lora: none'"),
-        ({"stop": {"steps": 2, "keep": "best"}}, "set 'data.validation'"),
-        ({"precision": "fp16", "trainer": "scst"}, "needs trainer 'contrastive'"),
-        ({"optimizer": {"rate": 1}}, "unknown key 'optimizer'. Did you mean 'optimiser'"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "said"), REFUSED["contrastive"])
 def test_what_cannot_be_trained_is_refused_before_it_begins(call: Make, keys: dict, said: str):
     with pytest.raises(UsageError) as caught:
         opened(call(**keys))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 from killed_training import last_checkpoint
-from tiny_recipes import call_of
+from tiny_recipes import REFUSED, call_of
 
 import capbench
 from capbench.cli.main import main
@@ -98,20 +98,9 @@ def test_training_that_does_not_fit_a_gpu_is_refused_with_what_needs_less():
         require_room(25 * 10**8, 10**9)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["shapes_pacsp", "--output", "x"], "Did you mean 'shapes_pacspp'?"),
-        (["shapes_pacspp"], "--output FOLDER"),
-        (["shapes_pacspp", "--dry_run", "--set", "seed"], "expected KEY=VALUE"),
-        (["shapes_pacspp", "--dry_run", "--set", "objective.bach=3"], "unknown key 'bach'. Did you mean 'batch'?"),
-        (["shapes_pacspp", "--dry_run", "--set", "trainer=contrastve"], "Did you mean 'contrastive'?"),
-        (["pacspp", "--dry_run", "--set", "data.file=gone.jsonl"], "no such file"),
-        ([], "names no recipe"),
-    ],
-)
-def test_what_is_wrong_with_a_call_is_said(arguments, said, capsys):
-    assert main(["train", *arguments]) == 2
+@pytest.mark.parametrize(("typed", "said"), REFUSED["typed"].items())
+def test_what_is_wrong_with_a_call_is_said(typed, said, capsys):
+    assert main(["train", *typed.split()]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_recipes import REFUSED
 
 from capbench.errors import UsageError
 from capbench.recipes.training.optimisation import clamp, clipped_norm, optimiser_of, rate_at, rates_of, take_step
@@ -97,18 +98,7 @@ def test_optimisers_of_torch_take_their_own_arguments():
     assert moved(weights["w"]) == pytest.approx([-0.25])
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"name": "AdamV"}, "no 'AdamV'.*Adam"),
-        ({"name": "LBFGS"}, "no 'LBFGS'"),
-        ({"name": "SGD", "betas": (0.9, 0.9)}, "optimiser: SGD: .*betas"),
-        ({"arguments": {"momentum": 0.9}}, "optimiser: AdamW: .*momentum"),
-        ({"arguments": {"eps": 0.9}}, "optimiser: AdamW: .*eps"),
-        ({"weight_decay": 0.1, "no_decay": ["v*"]}, "'v[*]' matches no trained parameter"),
-        ({"clamp": {"logit_scale": (0, 1)}}, "'logit_scale' matches no trained parameter"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "message"), REFUSED["optimiser"])
 def test_optimisers_without_effect_are_refused(keys: dict[str, Any], message: str):
     with pytest.raises(UsageError, match=message):
         optimiser_of({"w": Weights(torch.ones(2))}, Optimiser(rate=1.0, **keys))

@@ -12,7 +12,7 @@ import torch
 from killed_training import untold
 from PIL import Image
 from safetensors.torch import load_file
-from tiny_recipes import VALIDATION, gradients
+from tiny_recipes import REFUSED, VALIDATION, gradients
 
 from capbench.adapters.aliases import resolve_model
 from capbench.adapters.captioners.hf import HfCaptioner
@@ -181,20 +181,7 @@ def test_lora_over_a_llava_of_this_machine_is_merged_into_it(scst: Make, tiny_ll
     assert resolve_model(str(tmp_path / "out")).on("cpu").load().to_trainable()
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"reward": {"metric": "cider"}}, "document_frequencies: images"),
-        ({"reward": {"metric": "clip_s"}}, "'encoder: NAME'"),
-        ({"reward": {"metric": "pac_s", "encoder": "shapes-clip"}}, "of the family 'pac'|family 'pac'"),
-        ({"reward": {"metric": "clip_s", "encoder": "shapes-llava"}}, "is no encoder"),
-        ({"reward": {"metric": "length", "judge": "shapes-clip"}}, "is no judge"),
-        ({"reward": {"metric": "clip_f1", "encoder": "shapes-clip"}}, "needs boxes, which rows of recipes do not have"),
-        ({"reward": {"metric": "ciderr"}}, "Did you mean 'cider'"),
-        ({"captions": 1}, "compares captions of an image; 1 is too few"),
-        ({"batch": 40}, "12 rows are less than a batch of 40"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "said"), REFUSED["scst"])
 def test_recipes_that_cannot_do_are_refused(scst: Make, keys: dict[str, Any], said: str):
     with pytest.raises(BenchError, match=said):
         opened(scst(objective=keys))
