@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..paths import cache_folder
 from ..permissions import SERVERS_VARIABLE, Permissions
 
 if TYPE_CHECKING:
@@ -325,6 +326,9 @@ def serve_pages(
         print(f"Open {address}", *(f"{name}: {own}{path}?{token}" for name, path in (links or {}).items()), sep="\n")
         print("Ctrl-C ends it.", flush=True)
 
-    from ..benchmarks.tables.pages.serving import serve
+    from ..benchmarks.tables.pages.serving import kept_token, serve
 
-    serve(application, command=options.command, holds=visitor, host=options.host, port=options.port, announce=announce)
+    named = {"command": options.command, "host": options.host, "port": options.port}
+    # Links survive a restart.
+    token = kept_token(cache_folder() / f"{options.command}.token")
+    serve(application, **named, holds=visitor, token=token, announce=announce)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...adapters.contracts import PAIRWISE
-from ...atomic_files import temporary_folder
+from ...atomic_files import draft_beside, temporary_folder
 from ...metrics import Cache, NoCache
 from ...progress import Progress, numbered, silent
 from ...tasks.documents import load_documents
@@ -34,6 +35,7 @@ from ..records.files import write_run
 from ..records.hashes import checksum, hash_of_json, plain
 from ..records.histograms import histograms
 from ..records.pictures import pictures
+from ..records.progress_file import progress_written
 from ..records.publishing import SampleContent, origin_name, unquoted, unquoted_failures, without_folders
 from ..records.record import Record
 from ..records.samples import SAMPLES_FILE, Samples, scores_alone, write_samples
@@ -86,6 +88,11 @@ def run(
     laps.append(perf_counter())
 
     with ExitStack() as stack:
+        if output is not None:
+            draft = draft_beside(output / plan.task.task)
+            stack.callback(shutil.rmtree, draft, ignore_errors=True)
+            about = {"task": plan.task.task, "model": plan.model.name if plan.model else ""}
+            job = replace(job, progress=stack.enter_context(progress_written(draft, progress, **about)))
         scored = score(plan, job, failures, execution, stack)
         laps.append(perf_counter())
 

@@ -31,13 +31,13 @@ from ..inputs.failures import FailureLog
 from ..inputs.models import ROLES, AnyModels, ModelFacts, NamedModels, added_up, model_facts
 from ..protocols.job import Shards
 from ..records.environment import version
+from ..records.progress_file import progress_written
 from ..running.planned_metrics import PlannedMetric, metric_fingerprints, pool_of
 from ..running.scoring import Scored, Scorer, attempt, remarks_on
 from ..store.store import Store
 from .executors import Executor
 from .folders import Folder
 from .merge import ShardedCorpus, ShardRef, map_state, merge_results, merge_states
-from .progress_file import progress_written
 from .shards import ShardFiles, ShardScores, name_of
 
 _LIBRARIES = ("capbench", "open_clip_torch", "peft", "pillow", "torch", "torchvision", "transformers", "vllm")

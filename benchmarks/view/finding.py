@@ -17,6 +17,7 @@ from ..inputs.task_images import NoPicture, Picture, TaskImages, picture_of
 from ..leaderboard.board import BoardRun
 from ..leaderboard.html.run import stored_picture
 from ..records.files import RECORD_FILE
+from ..records.progress_file import in_progress
 from ..records.reading import find_records, read_record
 from ..records.record import Record
 from ..tables.pages.rendering import page_name
@@ -94,9 +95,14 @@ class Runs:
 
     def get(self, key: str) -> ShownRun | None:
         """Return a run by its name in URLs; None if there is none."""
-        if key not in self._by_key:
+        run = self._by_key.get(key)
+        if run is None or not (run.folder / RECORD_FILE).is_file():
             self.all()
         return self._by_key.get(key)
+
+    def in_progress(self) -> list[dict[str, str]]:
+        """Return what is known of runs that are being written to the folders."""
+        return [entry for place in self.places for entry in in_progress(place)]
 
     def samples(self, run: ShownRun) -> RunSamples:
         """Return the samples of a run.

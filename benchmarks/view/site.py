@@ -75,7 +75,9 @@ class Site:
         """
         run = self.runs.get(key)
         if run is None:
-            raise NoSuchPageError(f"run '{key}' does not exist", "The first page lists all runs.")
+            raise NoSuchPageError(
+                f"there is no run '{key}'; it may have been moved or deleted since", "The first page lists all runs."
+            )
         return run
 
 
@@ -94,6 +96,7 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
         total=sum(map(len, tasks.values())),
         query=query.get("q", ""),
         tasks=[_task(site, runs) for runs in tasks.values()],
+        progress=site.runs.in_progress(),
         faults=faults,
     )
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from ...access import require_permitted
 from ...atomic_files import own_name, remove_abandoned
+from ...benchmarks.records.progress_file import progress_written
 from ...benchmarks.scale.executors import Executor, InProcess
 from ...benchmarks.scale.folders import Folder
-from ...benchmarks.scale.progress_file import progress_written
 from ...benchmarks.store.store import Store, parse_store
 from ...errors import BenchError, DataError, UsageError, as_one, did_you_mean, require_all
 from ...permissions import Permissions, permit, permitted

@@ -17,7 +17,7 @@ from PIL import Image
 from watched import ASKING, Event, watched
 
 from capbench import hub
-from capbench.benchmarks.scale.progress_file import progress_written
+from capbench.benchmarks.records.progress_file import progress_written
 from capbench.cli.main import main
 from capbench.progress import silent
 

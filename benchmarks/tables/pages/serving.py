@@ -6,7 +6,9 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -97,6 +99,18 @@ def serve(
         return
     finally:
         bound.close()
+
+
+def kept_token(file: Path) -> str:
+    """Return the token in a file, which is made for this user alone if it is not there; empty if it cannot be read."""
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            file.touch(0o600, exist_ok=False)
+            file.write_text(secrets.token_urlsafe(24), encoding="utf-8")
+        if file.stat().st_mode & 0o077 == 0:
+            return file.read_text(encoding="utf-8").strip()
+    return ""
 
 
 def _bind(host: str, port: int) -> socket.socket:

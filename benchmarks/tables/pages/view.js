@@ -10,13 +10,16 @@
     // Arrow keys scroll a box that overflows horizontally.
     if (at.matches(".scroll") && at.scrollWidth > at.clientWidth && event.key.startsWith("Arrow")) return;
     if (event.key === "/") {
-      const search = document.getElementById("q");
       if (search) { event.preventDefault(); search.focus(); search.select(); }
       return;
     }
     const link = keys[event.key] && document.querySelector(keys[event.key]);
     if (link) { event.preventDefault(); link.click(); }
   });
+  const search = document.getElementById("q");
+  if (document.querySelector("[data-live]")) {
+    setInterval(() => { if (document.activeElement !== search) location.reload(); }, 10000);
+  }
   // Drawing across bars filters by the range from the first to the last.
   const brush = document.querySelector(".brush");
   const bars = [...brush?.querySelectorAll("a") ?? []];
@@ -34,7 +37,7 @@
   addEventListener("pointerup", (event) => {
     const last = event.target.closest?.(".brush") ? place(event) : -1;
     if (first >= 0 && last >= 0 && first !== last) {
-      const chosen = inside(last), search = document.getElementById("q"), { name, rest } = brush.dataset;
+      const chosen = inside(last), { name, rest } = brush.dataset;
       search.value = `${rest}${name} >= ${chosen[0].dataset.low} and ${name} < ${chosen.at(-1).dataset.high}`;
       search.form.submit();
     }

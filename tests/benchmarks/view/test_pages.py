@@ -2,6 +2,7 @@
 
 import html
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from made_records import agreement_record
 from rated_task import run_rated
 from viewed_runs import METRIC, ROWS, Viewed, caption
 
+from capbench.atomic_files import draft_beside
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
+from capbench.benchmarks.records.progress_file import progress_written
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.charts import scatter
 from capbench.benchmarks.view.compare_pages import compare_page
@@ -22,9 +25,18 @@ from capbench.benchmarks.view.filters import FilterError
 from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.sample_pages import explain
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
-from capbench.benchmarks.view.site import Site, index_page, suite_page, suites_page
+from capbench.benchmarks.view.site import (
+    NoSuchPageError,
+    Site,
+    about_page,
+    index_page,
+    run_page,
+    suite_page,
+    suites_page,
+)
 from capbench.benchmarks.view.words import mark_words, word_differences
 from capbench.errors import DataError, MetricError
+from capbench.progress import silent
 from capbench.tasks.locate import DataLocations
 
 KEPT = Path(__file__).parents[3] / "results" / "runs"
@@ -72,6 +84,22 @@ def test_a_run_that_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> 
     ((folder, reason),) = faults
     assert folder == str(tmp_path / "broken")
     assert "not valid JSON" in reason
+
+
+def test_runs_in_progress_are_shown_and_deleted_ones_say_so(tmp_path: Path) -> None:
+    write_record(tmp_path, "run", make_record(kind="generate_until", values={"cider": 0.4}))
+    site = Site(Runs([tmp_path]), Pictures(DataLocations(), []))
+    with progress_written(draft_beside(tmp_path / "task"), silent, task="small", model="<i>x") as progress:
+        assert "data-live" in index_page(site, {}) and "&lt;i&gt;x" in index_page(site, {})
+        progress("cider")(3, 5)
+    assert "<td>cider</td>" in index_page(site, {})
+    shutil.rmtree(next(tmp_path.glob(".draft-*")))
+    (run,) = site.runs.all()[0]
+    assert "data-live" not in index_page(site, {}) and run_page(site, run.key)
+    shutil.rmtree(run.folder)
+    for page in (run_page, about_page):
+        with pytest.raises(NoSuchPageError, match="moved or deleted"):
+            page(site, run.key)
 
 
 def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, viewed: Viewed) -> None:

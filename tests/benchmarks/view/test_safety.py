@@ -4,6 +4,7 @@ import re
 import shutil
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from page_markup import require_texts
 from synthetic_board import HOSTILE
 
 from capbench.benchmarks.inputs.task_images import NoPicture
+from capbench.benchmarks.tables.pages.serving import kept_token
 from capbench.benchmarks.view.app import NOTHING
 from capbench.benchmarks.view.finding import Runs
 
@@ -64,6 +66,14 @@ def test_its_own_pages_are_let_in_under_each_name_of_this_machine(client: Any) -
     assert client.get("/", headers=own).status_code == 200
     for host in ("localhost:8000", "[::1]:8000"):
         assert client.get("/", headers={"host": host, "cookie": f"{COOKIE}={TOKEN}"}).status_code == 200
+
+
+def test_a_token_is_kept_for_its_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "view.token"
+    token = kept_token(file)
+    assert len(token) > 30 and kept_token(file) == token and file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o644)
+    assert kept_token(file) == "" == kept_token(tmp_path)
 
 
 def test_nothing_is_written(client: Any) -> None:

@@ -1,11 +1,15 @@
 """How far a run is, as its driver writes it."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
-from capbench.benchmarks.scale import progress_file
-from capbench.benchmarks.scale.progress_file import PROGRESS_FILE, progress_written
+from capbench.atomic_files import draft_beside
+from capbench.benchmarks.records import progress_file
+from capbench.benchmarks.records.progress_file import PROGRESS_FILE, in_progress, progress_written
 from capbench.errors import DataError
 from capbench.progress import silent
 
@@ -30,3 +34,20 @@ def test_error_that_ended_a_run_is_told(tmp_path):
     with pytest.raises(KeyboardInterrupt), progress_written(tmp_path, silent):
         raise KeyboardInterrupt
     assert json.loads((tmp_path / PROGRESS_FILE).read_text())["end"] == "interrupted"
+
+
+def test_runs_that_are_being_written_are_listed_and_others_are_not(tmp_path):
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    own = draft_beside(tmp_path / "task")
+    killed = own.with_name(own.name.replace(f"-{os.getpid()}-", f"-{ended.stdout.strip()}-"))
+    faulty = tmp_path / ".draft-elsewhere-1-1"
+    for place, text in ((faulty, '{"task": "<b>", "steps": [1]}'), (killed, "{}")):
+        place.mkdir()
+        (place / PROGRESS_FILE).write_text(text)
+    with progress_written(own, silent, task="small", model="<i>") as progress:
+        (entry,) = in_progress(tmp_path)
+        assert (entry["task"], entry["model"], entry["step"]) == ("small", "<i>", "data")
+        (killed / PROGRESS_FILE).write_text((own / PROGRESS_FILE).read_text())
+        progress("cider")(0, 1200)
+    (entry,) = in_progress(tmp_path)
+    assert (entry["step"], entry["done"]) == ("cider", "0 of 1,200")
