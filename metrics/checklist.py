@@ -128,7 +128,7 @@ class _JudgedChecklist(PromptedMetric, ShareMetric):
                 continue
             verdicts[item] = answer[0]
             if missing := verdicts[item].count(None):
-                remarks[item] = f"{missing} of its {len(lists[item])} items got no verdict: counted as not mentioned"
+                remarks[item] = f"{missing} of its {len(lists[item])} items: no verdict, counted as not_mentioned"
         counts = np.zeros((len(items), 3))
         for item, of_item in verdicts.items():
             if item not in failures:

@@ -170,6 +170,8 @@ class Protocol(ABC, Generic[SettingsT]):
     """The ``doc_to_*`` key of categories, by which results are given; empty where there is none."""
     resampled: ClassVar[str] = "images"
     """The unit of the cluster bootstrap."""
+    lower_is_better: ClassVar[Set[str]] = frozenset()
+    """Columns of samples, beside metrics, of which less is better."""
 
     terms: ClassVar[Mapping[str, str]] = {}
     """The meaning of its labels, for the legend of a table."""

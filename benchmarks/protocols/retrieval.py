@@ -177,6 +177,7 @@ class Retrieval(Protocol[RetrievalSettings]):
     steps = ("matches",)
     sample = "query"
     comparable = True
+    lower_is_better = frozenset({"rank"})
     ranges: ClassVar = {f"{direction}_{MEDIAN}": (1.0, np.inf) for direction in DIRECTIONS}
 
     @property

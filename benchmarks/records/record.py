@@ -314,8 +314,8 @@ class Record(RecordEntry):
         return names.get(metric, metric).partition("[")[0]
 
     def higher_is_better(self, metric: str) -> bool:
-        """Return whether a higher system value of a metric is better; True by default."""
-        return self.directions[self.task].get(metric, True)
+        """Return whether a higher value of a metric, or of a column of its samples, is better; True by default."""
+        return self.directions[self.task].get(metric, metric not in self.protocol.lower_is_better)
 
     def has_direction(self, metric: str) -> bool:
         """Return whether it is better to have more, or less, of a metric; True where metrics are judged."""

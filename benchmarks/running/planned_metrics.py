@@ -229,7 +229,7 @@ def plan_metrics(
         reasons = dict.fromkeys(left_out.values())
         raise UsageError(
             f"task '{task.task}': none of its metrics ({', '.join(left_out)}) can be used: {'; '.join(reasons)}",
-            "Name others with --metrics, or a model with --model.",
+            "Name others with --metrics, or what they need with --model, --encoder or --judge.",
         )
     return kept, left_out
 

@@ -374,7 +374,8 @@ def worst_lines(runs: Runs, run: ShownRun, metric: str, count: int) -> Iterator[
     called = f"{run.record.alias}, {run.name}: {len(worst):,} worst of {len(scored):,} samples by {label(run, metric)}"
     yield _plain(called)
     for sample, row in zip(worst, samples.rows(worst), strict=True):
-        yield f"\n{shown_number(samples, metric, sample)}  {_plain(row['id'])}"
+        image = f", image {row['image']}" if row.get("image") not in (None, row["id"]) else ""
+        yield f"\n{shown_number(samples, metric, sample)}  {_plain(row['id'] + image)}"
         for column, title in TITLES.items():
             yield from (f"  {title.lower().removesuffix('s')}: {_plain(text)}" for text in texts_of(row.get(column)))
 

@@ -112,6 +112,6 @@ def test_what_an_answer_lacks_is_named(answers):
     context = Context(judge=answers(rows))
     scores = build_metric("checklist_coverage", {}).score(golden_items(captions, references), context)
     assert scores.values == pytest.approx([0.5, np.nan, 0, np.nan], nan_ok=True)
-    assert scores.remarks == {0: "1 of its 2 items got no verdict: counted as not mentioned"}
+    assert scores.remarks == {0: "1 of its 2 items: no verdict, counted as not_mentioned"}
     assert scores.failures[1] == "the judge's answer is not JSON, and has no whole entry (1 tries): 'no idea'"
     assert scores.failures[3].startswith("an item of its checklist has no 'question'")

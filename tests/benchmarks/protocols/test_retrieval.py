@@ -132,6 +132,7 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
         ("candidate", ["2"]), ("candidate", ["5"]), ("image", ["6"]),
     ]  # fmt: skip
     read = capbench.load_run(done.folder)["mine"]
+    assert not read.record.higher_is_better("rank")
     ranks = {key: (value.value, value.scale, value.n) for key, value in read.record.results.items()}
     assert ranks["image_to_text_median_rank.median"] == (1.0, 1.0, 2)
     assert ranks["text_to_image_recall_1"] == (1.0, 100.0, 4)
