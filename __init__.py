@@ -7,8 +7,6 @@ the interface of torchmetrics, ``compute_score`` is that of pycocoevalcap's scor
 trainers. Everything is imported on first use, so ``import capbench`` costs nothing.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Requests of a file that need permission: servers, variables, folders, functions, remote code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 # pyarrow has no types that pyright could read.
 """Arrays of pyarrow from their buffers: its own conversions import pandas, which takes longer than a small run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Sized
 from itertools import chain, repeat
 from operator import is_not

@@ -4,8 +4,6 @@ Content is written to a draft in the same folder, which is renamed when all of i
 names its process; the next writer removes the drafts of dead processes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

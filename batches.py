@@ -1,7 +1,5 @@
 """Batches of bounded size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The Hugging Face hub: the commit that a name stands for, why it refuses, and its cache where it does not answer."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Where the user's cache is, whether a path leads to a file, and on what file system."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Progress of work: reporters of steps, and bars that show them."""
 
-from __future__ import annotations
-
 import sys
 import time
 import warnings

@@ -1,7 +1,5 @@
 """A small registry: names to objects, resolved on first use."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import operator

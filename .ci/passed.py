@@ -4,8 +4,6 @@
 finds before, on the whole machine, stands beside it: a file of which all has passed need not even be imported again.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models behind contracts: ``Captioner``, ``Encoder``, ``Judge``; of recipes also ``Segmenter`` and others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..registry import Registry

@@ -1,7 +1,5 @@
 """Reads settings of a model, a metric or decoding from a command line: ``key=value,key=value``, or JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

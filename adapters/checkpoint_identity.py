@@ -1,7 +1,5 @@
 """Which checkpoint it is, so that two that differ are never taken for one."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path

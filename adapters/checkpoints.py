@@ -1,7 +1,5 @@
 """Checkpoint files: whether one can be read as tensors and nothing else, and what does not fit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Adapter weights such as LoRA in a folder that the peft library wrote, laid over a model."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from collections.abc import Iterator

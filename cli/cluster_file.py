@@ -1,7 +1,5 @@
 """Cluster files: where the shards of a run are computed, and the resources of workers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -18,8 +18,6 @@ examples:
 docs/compare.md gives formulas and sources.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

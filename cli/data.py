@@ -1,7 +1,5 @@
 """``bench data``: where a task's data comes from, under which terms, and whether the copy here is right."""
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 

@@ -1,7 +1,5 @@
 """``bench doctor``: what this machine has and lacks, and how to fix it."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import importlib.util

@@ -28,8 +28,6 @@ examples:
 More: docs/interchange.md
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from pathlib import Path

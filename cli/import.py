@@ -18,8 +18,6 @@ examples:
 More: docs/interchange.md
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -10,8 +10,6 @@ examples:
 'bench leaderboard COMMAND --help' explains a command.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 from collections.abc import Callable

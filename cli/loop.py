@@ -10,8 +10,6 @@ examples:
   bench loop detailcaps_loop --output looped --set make.data=IMAGES --processes 4
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A list fits the terminal: the last column is cut, and some columns are left out.
 metric or model in full; '--format json' prints every column in full.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -9,8 +9,6 @@ examples:
 'bench COMMAND --help' explains a command. Exit codes: 0 done, 1 something failed, 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import gc

@@ -13,8 +13,6 @@ examples:
   bench make pacspp_positives --data images --output positives --limit 100
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

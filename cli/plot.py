@@ -17,8 +17,6 @@ examples:
 docs/plots.md shows how to read them. Needs matplotlib: pip install 'capbench[plot]'
 """
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path

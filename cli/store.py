@@ -1,7 +1,5 @@
 """``bench store``: what the store keeps, and how to make room."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

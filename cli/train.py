@@ -10,8 +10,6 @@ examples:
   bench train shapes_sdci_pick1 --output trained --set seed=1
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -14,8 +14,6 @@ examples:
 docs/view.md shows the pages. Needs packages: pip install 'capbench[view]'
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

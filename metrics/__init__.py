@@ -1,7 +1,5 @@
 """Caption metrics, one file a metric."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

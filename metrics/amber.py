@@ -1,7 +1,5 @@
 """AMBER: what a description names of the things in an image, and of things that are not there, without a judge."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """AutoDQ: the events of a description that another entails, in both directions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial

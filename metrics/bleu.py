@@ -1,7 +1,5 @@
 """BLEU-1 to BLEU-4."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

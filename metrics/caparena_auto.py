@@ -1,7 +1,5 @@
 """CapArena-Auto: a model that sees the image judges whether a caption is better than that of a baseline."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

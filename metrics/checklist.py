@@ -1,7 +1,5 @@
 """Coverage and precision of a caption by a checklist of its image, which a judge answers from the caption alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """CIDEr: agreement with the references in tf-idf weighted n-grams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """CLAIR: a language model says how likely two sets of captions describe the same image."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

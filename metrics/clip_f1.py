@@ -14,8 +14,6 @@ how far the sentences nearest to it represent it, and precision the mean cosine 
 absolute value). The paper has no such setting, and its numbers are no measure for it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

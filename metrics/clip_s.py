@@ -1,7 +1,5 @@
 """CLIP-S and RefCLIP-S: the cosine of a caption with its image, and with its references."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

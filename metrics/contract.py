@@ -1,7 +1,5 @@
 """The contract of a metric, and its context."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Sums of floats without rounding: they do not depend on the order of the addends, nor on how they are split."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FLEUR and RefFLEUR: a model that sees the image rates the caption; the rating is smoothed by probabilities."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """A plain function as a metric."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

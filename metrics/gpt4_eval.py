@@ -1,7 +1,5 @@
 """GPT4-Eval: a language model ranks and scores the captions of one image against its references."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics of the Hugging Face ``evaluate`` library, run caption by caption."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """%Incorrect: captions that break off after a preposition, conjunction or determiner."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

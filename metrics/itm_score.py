@@ -1,7 +1,5 @@
 """ITMScore: the score that an encoder of pairs gives an image and its caption."""
 
-from __future__ import annotations
-
 from math import inf
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Java programs that ship inside the pycocoevalcap wheel: where they are, and how they are run."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Questions to a judge: each is asked once, and its answer is kept."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Length: how many words a caption has."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

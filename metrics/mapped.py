@@ -1,7 +1,5 @@
 """Arrays in one file of the user's cache folder, which all processes of a machine map: its pages are there once."""
 
-from __future__ import annotations
-
 import contextlib
 import zlib
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """MID: Mutual Information Divergence, the pointwise mutual information of a caption and its image."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

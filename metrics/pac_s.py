@@ -1,7 +1,5 @@
 """PAC-S and RefPAC-S: CLIP-S and RefCLIP-S with a model tuned on generated images and captions."""
 
-from __future__ import annotations
-
 from .clip_s import PROMPT, ClipS, RefClipS
 
 

@@ -1,7 +1,5 @@
 """Rep-n: how many n-grams of a caption repeat an earlier one."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

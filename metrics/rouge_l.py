@@ -1,7 +1,5 @@
 """ROUGE-L: the longest common subsequence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files that metrics read and capbench does not bring, by their names in ``sources.yaml``."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """SPICE: agreement with the references in scene graphs."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

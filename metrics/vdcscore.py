@@ -1,7 +1,5 @@
 """VDCscore: a judge answers questions about a video from its caption, and compares the answers with the right ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -5,8 +5,6 @@ Run by hand, on synthetic rows shaped like the data sets::
     python speed/bootstrap.py
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -11,8 +11,6 @@ Both write the same number of tokens of every image, in the same process, on the
 sizes of LLaVA-1.5 7B; it needs 15 GB of disk, and as much of the device's memory and more.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

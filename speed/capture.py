@@ -7,8 +7,6 @@ that every sentence is written to the last of its tokens on both sides::
     python speed/capture.py --checkpoint lizhuang144/flan-t5-base-VG-factual-sg --device cuda
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -7,8 +7,6 @@ of them repeated, as the boxes of one image overlap. Run by hand::
     python speed/clip_f1.py --images 100
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence

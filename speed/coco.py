@@ -1,7 +1,5 @@
 """The load that costs are given for: captions of COCO, each with five references, 20,000 at a time as runs cut them."""
 
-from __future__ import annotations
-
 import json
 import resource
 import time

@@ -5,8 +5,6 @@ Run by hand, on Flickr8k-CF if ``CAPBENCH_DATA`` is set, else on rows like ``mem
     python speed/collecting.py
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -7,8 +7,6 @@ the error of that many draws. Run by hand; a minute for each 100 draws::
     python speed/coverage.py --draws 1000 --images 10 30 100 500
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 python speed/data_synthesis.py
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

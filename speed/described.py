@@ -1,7 +1,5 @@
 """A small task of images that a model describes; its metric counts words, so that it costs nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _TASK = """\

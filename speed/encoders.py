@@ -8,8 +8,6 @@ measured with 20,000 files in fp16, else ViT-B/32 with 2,000 in fp32. Run by han
     python speed/encoders.py --device cuda --architecture ViT-L-14 --images 20000 --dtype bf16
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

@@ -5,8 +5,6 @@ Run by hand; what a script prints is shown as it comes::
     python speed/every.py startup text_metrics
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -5,8 +5,6 @@
     python speed/first_caption.py FOLDER 100000
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

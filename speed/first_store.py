@@ -1,7 +1,5 @@
 """The store's first schema, as capbench wrote it until the second: its tables, and how rows went in and out."""
 
-from __future__ import annotations
-
 import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,6 @@ the cache, the home and the temporary folder), processes, and damage of the stor
     python speed/kills.py --kills 300 --seed 7 --kinds text,leaderboard
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

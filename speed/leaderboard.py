@@ -5,8 +5,6 @@ Run by hand, in the repository::
     python speed/leaderboard.py
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import subprocess

@@ -5,8 +5,6 @@ Run by hand, with Chromium installed::
     python speed/leaderboard_page.py results/leaderboard/index.html
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

@@ -5,8 +5,6 @@ The models are no models: what is measured is the placing, and the loading once 
     python speed/many_models.py --models 200 --tasks 40
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

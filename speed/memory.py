@@ -9,8 +9,6 @@ What must be in memory is numbers: some of 8 bytes for each row and metric. Text
 time, whatever the number of rows.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

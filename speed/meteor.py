@@ -8,8 +8,6 @@ synthetic captions of the same size::
     python speed/meteor.py --items 1000
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

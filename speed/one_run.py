@@ -5,8 +5,6 @@
     python speed/one_run.py run FOLDER --metrics length --resamples 0 --engine local --processes 2
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 from pathlib import Path

@@ -9,8 +9,6 @@ same tokens, in a process of their own each. Run by hand::
     python speed/opera.py --images 576 --tokens 128 --width 512
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

@@ -8,8 +8,6 @@ lie in memory. Run by hand::
     python speed/pairwise.py --documents 20 --width 768 --layers 12 --side 384
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

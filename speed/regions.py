@@ -3,8 +3,6 @@
 python speed/regions.py
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@
     python speed/released.py FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

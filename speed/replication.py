@@ -6,8 +6,6 @@ captioner: once by cross-entropy, then by SCST from the result, once per reward 
 Finished trainings in FOLDER are not repeated. Exit code 1 if a check fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

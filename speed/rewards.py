@@ -9,8 +9,6 @@ cosine by transformers, a caption with its image at a time; beside it stands a l
 code 1 where that ratio is below 3, or the other above 1.2.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

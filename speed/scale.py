@@ -7,8 +7,6 @@ Run by hand::
     python speed/scale.py --only processes released
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The runs that ``scale.py`` measures, each carried out once, in a process of its own."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable

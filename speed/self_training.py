@@ -6,8 +6,6 @@ Finished turns in FOLDER are not repeated; ``loop.svg`` shows all seeds. Exit co
 the spread over seeds.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path

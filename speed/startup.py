@@ -5,8 +5,6 @@ Run by hand::
     python speed/startup.py
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

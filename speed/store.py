@@ -6,8 +6,6 @@ Run by hand::
     python speed/store.py --arrays 100000 --batch 256
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

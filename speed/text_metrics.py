@@ -8,8 +8,6 @@ if ``CAPBENCH_DATA`` is set, else on synthetic captions of the same size::
     python speed/text_metrics.py --items 1000
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -4,8 +4,6 @@
 inputs, both towers, InfoNCE, backward, AdamW.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Run by hand::
     python speed/view.py --samples 1000000
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Runs a command and says what it took: its processes, their children, and what a cluster started for it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

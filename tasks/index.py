@@ -1,7 +1,5 @@
 """Lists tasks, groups and tags by reading YAML only: nothing is executed, nothing heavy imported."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Jinja for untrusted templates: they see the document alone, and the size of their output is limited."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any

@@ -1,7 +1,5 @@
 """Images of memory-mapped data sets that stay in their rows until they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

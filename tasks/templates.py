@@ -1,7 +1,5 @@
 """Turns ``doc_to_*`` keys into functions of a document."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any

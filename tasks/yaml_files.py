@@ -1,7 +1,5 @@
 """Reads task files: YAML with ``include`` and ``!function``, remembering the line of every key."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

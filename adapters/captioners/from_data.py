@@ -1,7 +1,5 @@
 """Captions that come with a task's data, served as if a model wrote them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ captioners of the same group: ``encoder.vision_encoder``, ``encoder.vis_enc_to_e
 known. Sources: Sarto et al. 2024 (PAC-S++), section 4 and equation 15; Moratelli et al. 2024, aimagelab/DiCO.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Captions by the model classes of an installed lmms-eval or lm-eval."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Captions that were recorded elsewhere, served as if a model wrote them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Written against the interface of vLLM 0.33 (``LLM.chat``, ``SamplingParams``), w
 The engine itself is not part of the tests, which run without a GPU: there transformers answers by the same interface.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What servers of the OpenAI API and vLLM are sent: chat messages with images, and settings of decoding."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Models behind any server of the OpenAI API (vLLM, SGLang, hosted ones), as captioner and as judge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

@@ -22,8 +22,6 @@ A key that the strategy does not read is an error, unless its value asks for wha
 any ``seed`` where nothing is drawn.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import fields

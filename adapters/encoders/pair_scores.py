@@ -1,7 +1,5 @@
 """Scores of images and texts that a model gave elsewhere, served as if it ran here."""
 
-from __future__ import annotations
-
 import hashlib
 import reprlib
 from array import array

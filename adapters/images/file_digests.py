@@ -1,7 +1,5 @@
 """Digests of files: a process reads each file once, however many callers ask; models that a file stands for."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

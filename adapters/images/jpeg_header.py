@@ -1,7 +1,5 @@
 """Looks into a JPEG file without decoding it, at a fraction of the cost of opening it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Answers of a judge that were recorded elsewhere, so that its metrics can be computed again without it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product

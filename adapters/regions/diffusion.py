@@ -1,7 +1,5 @@
 """Text-to-image models by diffusers."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

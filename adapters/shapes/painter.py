@@ -1,7 +1,5 @@
 """A painter of the shapes world: it draws the scene that a caption describes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace

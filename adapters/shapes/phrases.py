@@ -1,7 +1,5 @@
 """Reads the things of texts in the shapes world's language."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A captioner of the shapes world with planted faults: omissions and inventions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A judge of the shapes world that writes by rule what pipelines ask of language models."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Compares the metrics, or the captioners, of finished runs of one task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Renders comparisons: a table of the metrics, and one of their pairs."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

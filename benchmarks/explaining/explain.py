@@ -1,7 +1,5 @@
 """Explanation of the score of one caption, which may be of a task."""
 
-from __future__ import annotations
-
 from ...errors import UsageError, did_you_mean
 from ...metrics import Context
 from ...metrics.aloha import Aloha

@@ -1,7 +1,5 @@
 """Explanations of scores: CAPTURE's and ALOHa's matches, DCScore's answers; as rows, text and HTML pages."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Before the first caption only the images of the first windows are hashed, for any number of documents.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

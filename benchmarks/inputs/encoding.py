@@ -1,7 +1,5 @@
 """Encodes images and the texts that are compared with them, for protocols that match them without a metric."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

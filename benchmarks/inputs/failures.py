@@ -1,7 +1,5 @@
 """Samples that could not be read, captioned or scored: each is named and counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Finds the image or video that a document names."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Checks captions and gathers unique items from the rows of a data set."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib

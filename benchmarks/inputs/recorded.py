@@ -1,7 +1,5 @@
 """Objects of ``run.json``: their base, their numbers, and those that runs make before they have a record."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler

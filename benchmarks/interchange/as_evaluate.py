@@ -1,7 +1,5 @@
 """Metrics as modules of the Hugging Face ``evaluate`` library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import datasets

@@ -1,7 +1,5 @@
 """Metrics as rewards of reinforcement learning: the functions that TRL and verl call."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import math

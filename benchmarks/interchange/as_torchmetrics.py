@@ -1,7 +1,5 @@
 """Metrics with the interface of torchmetrics: ``update``, ``compute``, ``reset``, on any device."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The data set has a configuration ``results``, the flat table, and with samples o
 ``samples_TASK``. It is a folder for ``datasets.load_dataset``: Parquet files, and a card whose header lists them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ printed as text), ``prediction``, and what else the data set has (``image_path``
 unpickling executes code.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import ChainMap

@@ -4,8 +4,6 @@ Layout: ``MODEL/results_DATE.json`` and ``MODEL/samples_TASK_DATE.jsonl``, as in
 0.4.13 (``lm_eval/loggers/evaluation_tracker.py``).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """A reward that ``bench serve`` computes, on this machine or another."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """The web application of ``bench serve``: scores and rewards for trainers on other machines."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import math

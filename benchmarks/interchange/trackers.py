@@ -1,7 +1,5 @@
 """Logs finished runs to Weights & Biases, Trackio or TensorBoard."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

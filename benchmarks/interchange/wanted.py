@@ -1,7 +1,5 @@
 """Exports the image-text pairs and judge prompts of tasks, for recording scores and answers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

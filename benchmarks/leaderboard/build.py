@@ -1,7 +1,5 @@
 """Writes all files of a leaderboard."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Collects the runs for a leaderboard, and the reasons for excluding others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Differences between two leaderboards, as a Markdown comment."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Text formats of the leaderboard: GitHub Markdown, LaTeX, JSON and CSV."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Measured results of runs as table rows, before ranking."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Takes finished runs into a repository of results, and reviews a change that adds some."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

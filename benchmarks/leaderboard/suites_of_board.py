@@ -1,7 +1,5 @@
 """Published tables with the results of finished runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ...adapters.captioners.recorded import RecordedCaptions

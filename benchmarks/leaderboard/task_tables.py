@@ -1,7 +1,5 @@
 """The table of one version of a task."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import Counter

@@ -1,7 +1,5 @@
 """Reads the records of a plot, and selects its metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

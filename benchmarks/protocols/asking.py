@@ -1,7 +1,5 @@
 """Requests captions of documents from the captioner of a run, a shard at a time, and counts its answers."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter, deque

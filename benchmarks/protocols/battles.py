@@ -1,7 +1,5 @@
 """``battles``: people choose between captions of two systems; agreement of a metric in choices and ranking."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

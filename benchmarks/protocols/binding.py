@@ -1,7 +1,5 @@
 """Binds a task, or a run of it, to its protocol: checks the keys and settings that only the protocol knows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``generate_until``: a captioner writes, metrics score."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``preference``: people prefer one of several captions of an image; does the metric score it highest?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``retrieval``: a model finds the captions of images, and the images of captions, among all of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """``yes_no``: a model answers yes-no questions about images."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ are ``kendall`` (of a variant that the paper does not state), ``accuracy``, thos
 value for a whole test set), ``mean_delta`` (an average gain) and ``score`` (of a benchmark that is not about captions).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation

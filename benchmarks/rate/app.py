@@ -1,7 +1,5 @@
 """The web application for raters; it does not reveal which model wrote a caption."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Collects the items to rate: documents of a task with recorded captions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

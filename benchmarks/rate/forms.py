@@ -1,7 +1,5 @@
 """Answers of each form: read from a page, checked, and taken apart into credits of systems and judgements."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations

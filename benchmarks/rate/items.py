@@ -1,7 +1,5 @@
 """The items to rate, and their file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

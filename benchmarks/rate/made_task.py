@@ -1,7 +1,5 @@
 """Writes ratings as data rows and a task for ``bench run``."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

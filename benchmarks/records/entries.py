@@ -1,7 +1,5 @@
 """The entries of a record that hold several values."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field

@@ -1,7 +1,5 @@
 """Environment of a run: versions, machine, commit."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -1,7 +1,5 @@
 """Writes the folder of a run atomically, and reads the files next to its record."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """Hashes of runs, of their data and of their records."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

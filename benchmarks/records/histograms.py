@@ -1,7 +1,5 @@
 """Distributions of the scores of single captions, so that a run can be plotted from its record alone."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Mapping, Sequence

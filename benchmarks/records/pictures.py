@@ -1,7 +1,5 @@
 """Thumbnails of the samples that a metric scores highest and lowest."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The progress of a run: a small JSON file in its folder, which its driver writes, for any machine to read."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

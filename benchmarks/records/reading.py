@@ -1,7 +1,5 @@
 """Finds and reads records of finished runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The record of a run: what ``run.json`` holds, by name."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress

@@ -2,8 +2,6 @@
 # pyarrow has no types that pyright could read.
 """Builds and reads ``samples.parquet``, which has a row a sample."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

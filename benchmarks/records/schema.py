@@ -1,7 +1,5 @@
 """The JSON Schema of ``run.json``, which is committed: ``python -m capbench.benchmarks.records.schema`` writes it."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """One finished task: results, samples and record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Inspects a task without scoring: its files, its data, its checks, and its missing dependencies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

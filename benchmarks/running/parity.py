@@ -3,8 +3,6 @@
 Encoders have tiny, seeded weights; graphs, WordNet and BERTScore need a sentence encoder.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Resolves names and checks a run before it starts."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

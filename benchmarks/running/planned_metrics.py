@@ -1,7 +1,5 @@
 """The metrics of a run: built, and checked against the task and the models."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import sys

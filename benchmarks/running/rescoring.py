@@ -1,7 +1,5 @@
 """Verifies that finished runs are intact, and rescores them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Captions in plain rows, without a task: the input, and its items."""
 
-from __future__ import annotations
-
 import atexit
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence

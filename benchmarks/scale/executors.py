@@ -1,7 +1,5 @@
 """Executors of shards: the contract, and those of this machine."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

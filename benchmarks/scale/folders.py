@@ -1,7 +1,5 @@
 """The folder of a run that machines share: write-once files in a folder or a bucket."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Generator

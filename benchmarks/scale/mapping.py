@@ -1,7 +1,5 @@
 """Maps a run over shards: metrics of single items, states of the corpus, and metrics that need these."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

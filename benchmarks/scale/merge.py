@@ -1,7 +1,5 @@
 """Merges shards: the corpus, the states of metrics, and the scores."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

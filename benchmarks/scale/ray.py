@@ -1,7 +1,5 @@
 """Shards on a Ray cluster: tasks where no model is needed, and a pool of actors for a loaded model."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import io

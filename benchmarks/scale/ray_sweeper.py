@@ -3,8 +3,6 @@
 It is a separate program outside the driver's process group: its standard input ends when the driver does.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Both assume independent rows, which captions of one image are not: they are printed next to the bootstrap's p.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Agreement of scores and ratings over all rows: Pearson's r, Spearman's ρ, Kendall's τ-b and τ-c, 1-R², AP."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

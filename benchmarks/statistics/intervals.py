@@ -1,7 +1,5 @@
 """Student's t without SciPy, and Wilson's interval of shares."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

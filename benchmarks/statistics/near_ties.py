@@ -5,8 +5,6 @@ would not be transitive (a ties with b, and b with c, but not a with c), which n
 rounded to :data:`SIGNIFICANT_DIGITS` first, and then compared exactly.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 SIGNIFICANT_DIGITS = 12

@@ -4,8 +4,6 @@ All metrics see the same resamples of images, so the common effect of an image c
 difference can be significant where the two unpaired intervals overlap.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Kendall's τ inside each image, averaged over the images ("sample τ")."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

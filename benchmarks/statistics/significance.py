@@ -1,7 +1,5 @@
 """Which of several metrics are significantly different: paired tests, Holm's correction, letters and rank ranges."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The SQLite file of a store: shared by processes and threads, and replaced if it is damaged."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

@@ -1,7 +1,5 @@
 """The places of a suite's table: the run of each, or why there is none and which inputs would fill it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

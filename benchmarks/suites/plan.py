@@ -1,7 +1,5 @@
 """Plans a suite: which of its cells can be run here, and what is missing for the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Runs the cells of a suite that can be run here, and gives the reasons for the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The pages as a web application."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from urllib.parse import unquote
 

@@ -1,7 +1,5 @@
 """Writes a run as one HTML file that loads nothing: its results, its samples as JSON, and thumbnails on request."""
 
-from __future__ import annotations
-
 import math
 from base64 import b64encode
 from pathlib import Path

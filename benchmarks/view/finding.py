@@ -1,7 +1,5 @@
 """Finds the runs to show: searches folders for each list, and reads records again only if they changed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 # pyarrow has no types that pyright could read.
 """Searches and sorts the samples of a run: values are in memory, texts are read when needed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, lru_cache

@@ -1,7 +1,5 @@
 """Marks words of captions that other texts lack."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Docstrings in Google style as Markdown."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Fails if a page of the built site loads external resources."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

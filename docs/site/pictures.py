@@ -3,8 +3,6 @@
 It needs Chromium, and two minutes for runs of models that ship. Commit the pictures that look different.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

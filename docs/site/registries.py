@@ -3,8 +3,6 @@
 The docstring of a generator here heads its page.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import inspect

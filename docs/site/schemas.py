@@ -1,7 +1,5 @@
 """Reference of all keys of YAML files, from the classes that read them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType

@@ -3,8 +3,6 @@
 ``mkdocs.yml`` builds the site from there. The tree is that of the repository, so links between pages work in both.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Parses captions of a closed vocabulary by a grammar, with no model and no data but a list of words."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

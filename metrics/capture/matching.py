@@ -1,7 +1,5 @@
 """Matching of the elements of two scene graphs: equal, synonymous, then similar in meaning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """CAPTURE: F1 of objects, attributes and relations, weighted; or its precision or recall."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Sentences and nouns of captions, by the models in NLTK's folders ($NLTK_DATA), as released CAPTURE finds them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

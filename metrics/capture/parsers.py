@@ -1,7 +1,5 @@
 """What CAPTURE parses and encodes with, by the settings that name it, and which of its numbers is the value."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence

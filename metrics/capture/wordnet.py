@@ -4,8 +4,6 @@ They give what NLTK's ``WordNetLemmatizer.lemmatize`` and ``wordnet.synsets`` gi
 (folder or archive), Debian's wordnet-base or any other copy of the files; a run downloads nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

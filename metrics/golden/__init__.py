@@ -3,8 +3,6 @@
 A file says under ``made_by`` (or ``note``) which code printed its values, on what.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

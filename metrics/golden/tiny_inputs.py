@@ -1,7 +1,5 @@
 """Weights of tiny dual encoders, and pictures, drawn the same on every machine: code is compared without a release."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What METEOR's matchers know of words and texts: which words match which, and known phrases."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """METEOR 1.5."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ The algorithm: https://snowballstem.org/algorithms/english/stemmer.html. Later v
 words otherwise, so a library's stemmer would not find the matches that the jar finds.
 """
 
-from __future__ import annotations
-
 import re
 
 

@@ -4,8 +4,6 @@ Patterns follow Moses' tokeniser with METEOR's additions (quotes and dashes made
 dots inside words dropped), in the jar's order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal

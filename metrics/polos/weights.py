@@ -1,7 +1,5 @@
 """What Polos learned: how layers are mixed, and the head. Read from safetensors, made once of the released file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Checkpoints of transformers that a metric loads for itself: a folder, or a name on the hub."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Features of images and texts: each unique input is encoded once, and kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """Pipelines of spaCy, loaded once a process."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Sequence
 from functools import lru_cache

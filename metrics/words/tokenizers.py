@@ -1,7 +1,5 @@
 """Tokenisers for languages other than English: those of sacrebleu, and spaCy's rules."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Conversations with a judge: generators that ask, check the answer and ask again; language checks of answers."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Generator, Sequence

@@ -1,7 +1,5 @@
 """What made a pipeline's rows: once beside them, in ``provenance.json``; rows hold what is their own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Metrics of each text of a pipeline, and the report: counts, lengths, metrics, examples."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Input of pipelines: a folder of images, a table, a DCI folder, or a task's documents."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Builds and checks the stages of a pipeline, then runs them; results are cached."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Writes the output: a table that recipes and tasks read, or a folder in DCI's layout."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

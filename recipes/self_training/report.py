@@ -1,7 +1,5 @@
 """The report on a loop: a table of all metrics by turn, and the curve of one metric."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Checks and runs a self-training loop, turn by turn; finished turns are not repeated."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The keys of a self-training loop: pipeline, training recipe, number of turns and evaluation tasks."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of the shapes world to train on, as recipes read them; none of a scene that a task shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Checkpoints of a training: a folder each, which is whole once its mark is written."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs a training recipe: checks, training, result and evaluation."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The trainer that hands a captioner to TRL's GRPO, with any metrics as reward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 ``python -m capbench.recipes.training.new_captioner --encoder openai/clip-vit-large-patch14 --output captioner``
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """LoRA of PAC-S++: in attention, MLP and patch embedding of both towers of a CLIP."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """What of a training's folder goes to the hub: card, weights and results, without paths of this machine or secrets."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

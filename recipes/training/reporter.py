@@ -1,7 +1,5 @@
 """What the trainers of libraries write and tell: history, progress, and the marks of checkpoints."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Rewards of a captioner: any metric, or a weighted sum of several."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The SCST trainer, which raises the probability of a captioner's captions with higher rewards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Prefetches the images of a step, and encodes images and texts in pieces."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

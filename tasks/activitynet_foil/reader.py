@@ -1,7 +1,5 @@
 """Reads ActivityNet-FOIL: true and foil paragraphs by sentence, with the references of each sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

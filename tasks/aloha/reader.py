@@ -1,7 +1,5 @@
 """Reads nocaps-FOIL caption by caption, the true one and its copy with a wrong noun."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reads ARO: the choices of Visual Genome as distributed, and captions with their frozen shuffles."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path

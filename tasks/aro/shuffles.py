@@ -7,8 +7,6 @@ Released code draws them anew in every run; here they are drawn once, in the ord
 Source: mertyg/vision-language-models-are-bows, ``dataset_zoo/perturbations.py`` and ``aro_datasets.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

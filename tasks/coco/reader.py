@@ -1,7 +1,5 @@
 """Reads COCO 2014 as distributed, Karpathy's part of it for tests, and annotations of others in COCO's layout."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Brings the two layouts in which Composite circulates into one."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 Source of wording and order: facebookresearch/DCI, ``prepare/`` and ``dataset/dense_image.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reads DCI (Densely Captioned Images) as distributed: crops of an image, each with captions and a negative."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Makes one document of each (image, captioner) pair of DetailCaps-4870."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reads DOCCI as distributed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

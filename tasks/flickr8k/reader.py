@@ -1,7 +1,5 @@
 """Reads the raw annotation files of Flickr8k-Expert and Flickr8k-CF."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path

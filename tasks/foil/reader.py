@@ -1,7 +1,5 @@
 """Reads FOIL: the distributed JSON files, and the part that VALSE passes on."""
 
-from __future__ import annotations
-
 import importlib.resources
 import re
 import zipfile

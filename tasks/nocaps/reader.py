@@ -1,7 +1,5 @@
 """Reads the validation set of nocaps as distributed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reads Pascal-50S, from the MATLAB files as distributed or from a JSON file with fixed references."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads POPE's questions: JSON lines, as for COCO, or a JSON array, as for the sets annotated by SEEM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Accounts: the content that a text states on a picture, true or false, and its scene graph."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

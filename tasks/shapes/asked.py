@@ -1,7 +1,5 @@
 """Makes the documents of tasks that ask, as POPE does, and let choose; seeds that no other reader has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Short clips of moving things: sampling, drawing, and captions of graded quality."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import combinations
 

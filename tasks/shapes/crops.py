@@ -1,7 +1,5 @@
 """Crops of a picture with captions and wrong captions of each, for matching."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Puts scenes into words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Captions of graded quality, their F1, and ratings by simulated raters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

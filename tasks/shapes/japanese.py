@@ -1,7 +1,5 @@
 """Puts scenes into Japanese: the second language of the world, in which no space stands between words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

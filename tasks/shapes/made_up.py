@@ -1,7 +1,5 @@
 """What captions of the shapes world name that is not there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

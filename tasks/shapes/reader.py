@@ -1,7 +1,5 @@
 """Makes the documents of the tasks on the shapes world; each reader has its own seeds, so no two share a scene."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

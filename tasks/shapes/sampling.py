@@ -1,7 +1,5 @@
 """Draws scenes from seeds."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a picture of the shapes world holds: things with attributes, and where they stand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Systems that caption scenes, each wrong at a rate of its own, so that it is known which is better and by how much."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Reads Urban1k as distributed: a text file for each image."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

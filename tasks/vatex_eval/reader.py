@@ -1,7 +1,5 @@
 """Reads the released files of VATEX-EVAL."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reads Visual Genome as distributed: images with the boxes of their regions and objects."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path

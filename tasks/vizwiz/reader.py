@@ -1,7 +1,5 @@
 """Reads VizWiz-Captions as distributed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

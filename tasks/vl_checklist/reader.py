@@ -1,7 +1,5 @@
 """Reads VL-CheckList as distributed: a JSON list of choices for each aspect of each source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

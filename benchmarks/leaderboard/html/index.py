@@ -1,7 +1,5 @@
 """The leaderboard's pages of tables: the first page, the overview, and a page a task."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean

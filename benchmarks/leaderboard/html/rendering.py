@@ -1,7 +1,5 @@
 """Renders the leaderboard's pages: they work as local files, and load nothing but its own style and scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a run: its whole record, and the samples with the highest and lowest scores."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``checklist``: rules change human captions; does a metric notice?"""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The rules that change captions, and the expected change of the score for each."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -1,7 +1,5 @@
 """Reads entries of an image, choices between captions, or squares from documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self

@@ -1,7 +1,5 @@
 """Scores entries and texts with the encoder, by vectors or pairs, and groups the entries that compete."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

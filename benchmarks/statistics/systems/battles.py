@@ -4,8 +4,6 @@ Strengths do not depend on the order of battles; Elo ratings are medians over sh
 computes them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ permutations that agree with the scores at least as much as the observed one. Th
 fixed; only the test covers the sampling of systems.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from abc import abstractmethod

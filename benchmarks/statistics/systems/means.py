@@ -1,7 +1,5 @@
 """Mean score and mean rating of each system over its captions."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..contract import RatedScores, UndefinedStatistic

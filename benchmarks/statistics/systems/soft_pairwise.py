@@ -1,7 +1,5 @@
 """Soft pairwise accuracy: are people and the metric equally sure which of two systems is better?"""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

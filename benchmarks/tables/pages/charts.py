@@ -1,7 +1,5 @@
 """Charts of pages, as SVG: histograms and bubbles of scores, scatters, bars of intervals."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What pages show of a run: its results, failures and remarks, settings and costs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

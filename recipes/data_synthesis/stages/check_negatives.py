@@ -1,7 +1,5 @@
 """Checks whether negatives are false, which the paper does not do."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

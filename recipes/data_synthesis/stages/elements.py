@@ -1,7 +1,5 @@
 """Elements of captions, read by CAPTURE's parsers, and the rows whose captions name the most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 

@@ -4,8 +4,6 @@ Source: Urbanek et al. 2024, appendix 7 (the prompts), and facebookresearch/DCI,
 ``dataset/dense_image.py`` (the rules).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Merges the caption of an image and the captions of its parts with a judge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Removes phrases from captions that a detector does not find in the image."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 ``python -m capbench.recipes.shapes.world.answers --captioner FOLDER --output FOLDER``
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The dual encoder of the shapes world: a CLIP in the formats of open_clip, transformers and PAC-S++."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

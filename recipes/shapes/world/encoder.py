@@ -3,8 +3,6 @@
 ``python -m capbench.recipes.shapes.world.encoder --output FOLDER``
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Losses of the dual encoder on batches of pictures with true and false texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

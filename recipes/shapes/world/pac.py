@@ -7,8 +7,6 @@ There the additional positives are generated pictures and captions. Here they ar
 other noise and another background surface, and another true text.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@
 It has seen no false text and no crop, so that recipes with these can improve it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training pictures, drawn once and kept in memory, and views of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 

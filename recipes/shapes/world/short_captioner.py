@@ -5,8 +5,6 @@
 It is a small version of PAC-S++'s captioner, on the frozen tower of an encoder, trained by ``shapes_captioner_xe``.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -6,8 +6,6 @@ Its vision tower is that of the given encoder, which distinguishes shapes. Its t
 true, most of which call every shape a thing; so additional positives can improve it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """True and false texts on a picture, of all kinds that tasks use, and the facts that they state."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The training loop of the shapes world, and its command lines."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import time
