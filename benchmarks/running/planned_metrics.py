@@ -214,7 +214,7 @@ def plan_metrics(
         try:
             beside = parsed.path.parent if entry in task.metric_list else None
             if task.language != "en":
-                entry = _in_language(entry, task.language)
+                entry = in_language(entry, task.language)
             planned.append(plan_metric(entry, frozenset(offers), data, beside))
         except UsageError as error:
             if names:
@@ -234,7 +234,7 @@ def plan_metrics(
     return kept, left_out
 
 
-def _in_language(entry: MetricEntry, language: str) -> MetricEntry:
+def in_language(entry: MetricEntry, language: str) -> MetricEntry:
     """Return a metric's entry with the tokeniser of a task's language, unless it names one.
 
     Raises:
