@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..benchmarks.inputs.models import Models
     from ..benchmarks.running.planned_metrics import PlannedMetric
     from ..benchmarks.store.store import Store
-    from ..metrics import Items, Metric, Need, State
+    from ..metrics import Items, Need, State
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,68 +67,59 @@ def run(options: argparse.Namespace) -> int:
     from ..progress import bars
 
     direct = options.candidate is not None or bool(options.reference)
+    html: Path | None = options.html
     either = "bench explain takes --candidate and --reference, or --task and --sample."
     refuse(
         (direct == (options.task is not None), either, "'bench explain --help' shows examples."),
         (direct and options.candidate is None, "--reference TEXT goes with --candidate TEXT"),
         (options.image and not direct, "--image goes with --candidate; --task provides the image"),
         (not direct and options.sample is None, "--task goes with --sample ID"),
-        (
-            options.html and not options.html.absolute().parent.is_dir(),
-            f"--html {options.html}: its folder does not exist",
-        ),
+        (html and not html.absolute().parent.is_dir(), f"--html {html}: its folder does not exist"),
     )
     with Store(parse_store(options.store).file) as store:
         planned, items, models, state = _direct(options) if direct else _of_task(options, store)
         context = Context(store, bars()(options.metric), models.encoder, models.judge)
         explained = explain(planned, items, context, state)
-    if options.html:
-        with writing(options.html):
-            write_whole(
-                options.html, as_html(explained, title=f"{options.task}, {options.sample}" if options.task else "")
-            )
-        print(f"written: {options.html}")
+    if html:
+        with writing(html):
+            write_whole(html, as_html(explained, f"{options.task}, {options.sample}" if options.task else ""))
+        print(f"written: {html}")
         return 0
     print(as_text(explained, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
     return 0
 
 
 def _direct(options: argparse.Namespace) -> tuple[PlannedMetric, Items, Models, State | None]:
-    from ..benchmarks.explaining.explain import require_explainable
-    from ..benchmarks.inputs.models import NamedModels, load_models, named_or_given
-    from ..benchmarks.inputs.settings import read_metric
-    from ..benchmarks.running.planned_metrics import OF_MODELS, plan_metric
-
-    judge = named_or_given(options.judge, options.judge_args)
-    named = NamedModels.of(named_or_given(options.model, options.model_args), judge=judge)
-    offers: set[Need] = {"references", "image", *(role for role in OF_MODELS if getattr(named, role) is not None)}
-    planned = plan_metric(read_metric(options.metric), frozenset(offers))
-    require_explainable(planned)
-    items = _given(options, planned.metric)
-    planned.require()
-    return planned, items, load_models(named, OF_MODELS), None
-
-
-def _given(options: argparse.Namespace, metric: Metric) -> Items:
     import numpy as np
 
     from ..adapters import ImageHandle
+    from ..benchmarks.explaining.explain import require_explainable
     from ..benchmarks.inputs.items import candidate_fault, references_fault
+    from ..benchmarks.inputs.models import NamedModels, load_models, named_or_given
+    from ..benchmarks.inputs.settings import read_metric
+    from ..benchmarks.running.planned_metrics import OF_MODELS, plan_metric
     from ..metrics import Items
 
+    judge = named_or_given(options.judge, options.judge_args)
+    models = NamedModels.of(named_or_given(options.model, options.model_args), judge=judge)
+    offers: set[Need] = {"references", "image", *(role for role in OF_MODELS if getattr(models, role) is not None)}
+    planned = plan_metric(read_metric(options.metric), frozenset(offers))
+    require_explainable(planned)
     image: Path | None = options.image
-    needs_image = "image" in metric.needs
+    needs, label = planned.metric.needs, planned.metric.label
     candidate, references = candidate_fault(options.candidate), references_fault(options.reference)
     refuse(
         (candidate, f"--candidate {candidate}"),
-        ("references" in metric.needs and not options.reference, "--candidate TEXT goes with --reference TEXT"),
+        ("references" in needs and not options.reference, "--candidate TEXT goes with --reference TEXT"),
         (options.reference and references, f"--reference: {references}"),
-        (needs_image and image is None, f"{metric.label} needs the image.", "Add --image FILE."),
-        (image and not needs_image, f"{metric.label} does not use images.", "Leave --image out."),
+        ("image" in needs and image is None, f"{label} needs the image.", "Add --image FILE."),
+        (image and "image" not in needs, f"{label} does not use images.", "Leave --image out."),
         (image and not image.is_file(), f"--image {image}: no such file"),
     )
+    planned.require()
     named = {"images": [ImageHandle(image)], "image_names": [image.name]} if image else {}
-    return Items(["candidate"], [options.candidate], [tuple(options.reference)], np.ones(1), **named)
+    items = Items(["candidate"], [options.candidate], [tuple(options.reference)], np.ones(1), **named)
+    return planned, items, load_models(models, OF_MODELS), None
 
 
 def _of_task(options: argparse.Namespace, store: Store) -> tuple[PlannedMetric, Items, Models, State | None]:

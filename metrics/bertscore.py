@@ -152,7 +152,7 @@ class BertScore(Metric):
             Of each reference precision, recall and F1, and the tokens of both texts but for special ones.
 
         Raises:
-            MetricError: The encoder cannot be loaded, or the candidate has no token.
+            MetricError: The encoder cannot be loaded.
         """
         encoder = _Encoder(self._checkpoint, self._config(), self.num_layers, self._device)
         unique = list(dict.fromkeys([candidate, *references]))
@@ -166,10 +166,8 @@ class BertScore(Metric):
             return [(name, names[other][at], cosine) for name, at, cosine, weight in rows if weight]
 
         scored = _score_piece([(candidate, (reference,)) for reference in references], ids, encoder)
-        if None in scored:
-            raise MetricError("BERTScore cannot explain this: the candidate has no token.")
         return [
-            (dict(zip(_NUMBERS, numbers or (), strict=True)), nearest(candidate, text), nearest(text, candidate))
+            (dict(zip(_NUMBERS, numbers or [0.0] * 3, strict=True)), nearest(candidate, text), nearest(text, candidate))
             for text, numbers in zip(references, scored, strict=True)
         ]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,8 +37,7 @@ _NO_ROW: State = {
 }
 
 
-@dataclass(frozen=True)
-class WeightedNGram:
+class WeightedNGram(NamedTuple):
     """An n-gram of a candidate or of one of its references.
 
     Attributes:
@@ -241,7 +239,7 @@ class Cider(ptb.WordMetric, CorpusMetric):
 
     def _similarity(
         self, chunk: Chunk, grams: NGramCounts, idf: np.ndarray, lengths: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, ...]:
         """Return the similarity in n-grams of ``p`` pairs of candidate and reference, and what it is made of.
 
         Returns:

@@ -7,20 +7,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from ...errors import MetricError, UsageError, did_you_mean
 from ...metrics import Context, CorpusMetric, Items, Metric, Scores, State
-from ...metrics.bleu import bleu
+from ...metrics.aloha import Aloha
+from ...metrics.bertscore import BertScore
+from ...metrics.bleu import Bleu, bleu
 from ...metrics.capture.matching import KINDS, Element, KindScore
 from ...metrics.capture.metric import Capture
-from ...metrics.capture.parsers import label_of
-from ...metrics.dcscore import PARTS, CaptionFact, trial
+from ...metrics.cider import Cider, WeightedNGram
+from ...metrics.clip_f1 import ClipF1
+from ...metrics.dcscore import PARTS, CaptionFact, DcScore, trial
 from ...metrics.meteor import metric as meteor
-from ...metrics.rouge_l import f_measure, precision_and_recall
+from ...metrics.rouge_l import RougeL, f_measure, precision_and_recall
 from ...metrics.words.ngrams import MAX_ORDER
 from ...metrics.words.ptb import tokenize_items
 from ...progress import Progress
@@ -36,21 +38,11 @@ from ..running.scoring import corpora
 from ..store.store import Store
 from .explanations import ExplanationPart, ExplanationTable, MatchRow, ScoreExplanation, TextSpan, marked
 
-if TYPE_CHECKING:
-    from ...metrics.aloha import Aloha
-    from ...metrics.bertscore import BertScore
-    from ...metrics.bleu import Bleu
-    from ...metrics.cider import Cider, WeightedNGram
-    from ...metrics.clip_f1 import ClipF1
-    from ...metrics.dcscore import DcScore
-    from ...metrics.rouge_l import RougeL
-
 _METHODS: Mapping[str, Mapping[str, str]] = load_yaml(Path(__file__).parent / "methods.yaml")
 _MOST = 10
 """Rows of a table of n-grams or tokens of one kind."""
 _SIDES = ("candidate", "reference")
-_Explained = tuple[float, Sequence[ExplanationPart], dict[str, Any]]
-"""A score, its parts, and texts of the metric's settings."""
+_Parts = Iterator[ExplanationPart]
 
 
 def require_explainable(planned: PlannedMetric) -> str:
@@ -86,12 +78,14 @@ def explain(planned: PlannedMetric, items: Items, context: Context, state: State
             "Name a sample of a task (--task NAME --sample ID), or a file of captions to count n-grams in: "
             "--metric 'cider[document_frequencies=FILE]'.",
         )
-    value, parts, texts = EXPLAINERS[name](metric, items, context, *filter(None, [state]))
-    texts = {"mean": "the mean over references of " * (len(parts) > 1), **vars(metric), **texts}
-    said = {how: text.format_map(texts) for how, text in _METHODS[name.partition("_")[0]].items()}
+    scores = metric.score(items, context, *filter(None, [state]))
+    for reason in scores.failures.values():
+        raise MetricError(f"{metric.label} cannot explain this: {reason}.")
+    parts = list(EXPLAINERS[name](metric, items, scores, context, state))
+    mean = "the mean over references of " * (len(parts) > 1)
+    said = {how: text.format(metric=metric, mean=mean) for how, text in _METHODS[name.partition("_")[0]].items()}
     meanings = {how: said[how] for how in said if any(how in part.kinds for part in parts)}
-    label = label_of(metric.of, []) if isinstance(metric, Capture) else metric.label
-    return ScoreExplanation(label, value, said["score"], meanings, parts)
+    return ScoreExplanation(metric.label, float(scores.values[0]), said["score"], meanings, parts)
 
 
 def find_sample(
@@ -134,18 +128,6 @@ def find_sample(
     )
 
 
-def _scored(metric: Metric, items: Items, context: Context, *state: State) -> tuple[Scores, float]:
-    """Return the scores of a caption, and its value.
-
-    Raises:
-        MetricError: It has none.
-    """
-    scores = metric.score(items, context, *state)
-    for reason in scores.failures.values():
-        raise MetricError(f"{metric.label} cannot explain this: {reason}.")
-    return scores, float(scores.values[0])
-
-
 def _tokens(items: Items, tokenizer: str) -> list[str]:
     """Return the tokens of the candidate and of each reference, joined by spaces."""
     tokenized = tokenize_items(items, tokenizer)
@@ -158,21 +140,17 @@ def _words(text: str, hows: Mapping[str, str]) -> list[TextSpan]:
     return marked(words, [((at, at + 1), hows[word]) for at, word in enumerate(words) if word in hows])
 
 
-def _plain(items: Items, *tables: ExplanationTable) -> list[ExplanationPart]:
-    """Return an explanation of one part, in which no word is marked."""
-    return [
-        ExplanationPart([TextSpan(items.candidates[0])], [[TextSpan(text)] for text in items.references[0]], tables)
-    ]
+def _plain(items: Items, *tables: ExplanationTable) -> ExplanationPart:
+    """Return a part in which no word is marked."""
+    return ExplanationPart([TextSpan(items.candidates[0])], [[TextSpan(text)] for text in items.references[0]], tables)
 
 
 # --- BLEU, ROUGE-L, CIDEr
 
 
-def _bleu(metric: Bleu, items: Items, context: Context) -> _Explained:
-    scores, value = _scored(metric, items, context)
-    texts = _tokens(items, metric.tokenizer)
+def _bleu(metric: Bleu, items: Items, scores: Scores, *_: object) -> _Parts:
+    texts, tables = _tokens(items, metric.tokenizer), list[ExplanationTable]()
     correct, guessed, length, closest = (part.tolist()[0] for part in scores.parts.values())
-    tables: list[ExplanationTable] = []
     for order, right, total in zip(range(1, metric.order + 1), correct, guessed, strict=True):
         runs = (zip(*(text.split()[at:] for at in range(order)), strict=False) for text in texts)
         own, *others = (Counter(map(" ".join, grams)) for grams in runs)
@@ -185,65 +163,51 @@ def _bleu(metric: Bleu, items: Items, context: Context) -> _Explained:
         tables.append(ExplanationTable(f"{order}-grams", ("n-gram", "times", "counted"), rows, note, numbers=2))
     hows = {row.cells[0]: row.how for row in tables[0].rows}
     references = [_words(text, dict.fromkeys(hows, "equal")) for text in texts[1:]]
-    ends = np.array([closest])
-    penalty = value / bleu(np.array([correct]), np.array([guessed]), ends, ends)[0]
+    penalty = scores.values[0] / bleu(*np.array([[correct], [guessed]]), *np.full((2, 1), closest))[0]
     facts = {"words": f"{length:g}, of the closest reference {closest:g}", "brevity penalty": f"{penalty:.4f}"}
-    return value, [ExplanationPart(_words(texts[0], hows), references, tables, facts)], {}
+    yield ExplanationPart(_words(texts[0], hows), references, tables, facts)
 
 
-def _rouge_l(metric: RougeL, items: Items, context: Context) -> _Explained:
-    scores, value = _scored(metric, items, context)
+def _rouge_l(metric: RougeL, items: Items, scores: Scores, *_: object) -> _Parts:
     candidate, *references = _tokens(items, metric.tokenizer)
-    parts: list[ExplanationPart] = []
     for reference in references:
-        mine, theirs = candidate.split(" "), reference.split(" ")
-        equal = [block for block in LCSseq.opcodes(mine, theirs) if block.tag == "equal"]
-        numbers, facts = precision_and_recall(candidate, [reference]), dict[str, str]()
-        for name, number, words in zip(("precision", "recall"), numbers, (mine, theirs), strict=True):
+        texts, facts = (candidate.split(" "), reference.split(" ")), dict[str, str]()
+        numbers = precision_and_recall(candidate, [reference])
+        for name, number, words in zip(("precision", "recall"), numbers, texts, strict=True):
             largest = ", the largest" if number == scores.parts[name][0] else ""
             facts[name] = f"{number * len(words):.0f} of {len(words)} words, {number:.4f}{largest}"
-        spans = marked(mine, [((block.src_start, block.src_end), "equal") for block in equal])
-        others = marked(theirs, [((block.dest_start, block.dest_end), "equal") for block in equal])
-        of_pair = f_measure(*np.array(numbers)[:, None]).item()
-        parts.append(ExplanationPart(spans, [others], facts=facts, value=of_pair))
-    return value, parts, {}
+        equal = [block for block in LCSseq.opcodes(*texts) if block.tag == "equal"]
+        mine = marked(texts[0], [((block.src_start, block.src_end), "equal") for block in equal])
+        theirs = marked(texts[1], [((block.dest_start, block.dest_end), "equal") for block in equal])
+        yield ExplanationPart(mine, [theirs], (), facts, f_measure(*np.array(numbers)[:, None]).item())
 
 
-def _cider(metric: Cider, items: Items, context: Context, state: State | None = None) -> _Explained:
-    _, value = _scored(metric, items, context, *filter(None, [state]))
-    candidate, *references = _tokens(items, metric.tokenizer)
-
+def _cider(metric: Cider, items: Items, _: Scores, __: Context, state: State | None) -> _Parts:
     def kind(gram: WeightedNGram) -> str:
         return "missing" if not gram.candidate else "equal" if gram.reference else "unmatched"
 
-    parts: list[ExplanationPart] = []
+    candidate, *references = _tokens(items, metric.tokenizer)
     for reference, grams in zip(references, metric.explain(items, state), strict=True):
-        grams = sorted(grams, key=lambda gram: (gram.added, max(gram.candidate, gram.reference)), reverse=True)
+        grams = sorted(grams, key=lambda gram: (gram.added, gram.candidate + gram.reference), reverse=True)
         tables: list[ExplanationTable] = []
         for how, title in {"equal": "found", "missing": "missed", "unmatched": "not in the reference"}.items():
-            rows = [
-                MatchRow(how, (gram.words, f"{gram.reference or gram.candidate:.3f}", f"{gram.added:.4f}"))
-                for gram in grams
-                if kind(gram) == how
-            ]
-            note = f"{len(rows)} n-grams" + f", the {_MOST} largest" * (len(rows) > _MOST)
-            tables.append(ExplanationTable(title, ("n-gram", "tf-idf", "adds"), rows[:_MOST], note, numbers=2))
+            columns, of_kind = 3 if how == "equal" else 2, [gram for gram in grams if kind(gram) == how]
+            cells = [(gram.words, f"{gram.reference or gram.candidate:.3f}", f"{gram.added:.4f}") for gram in of_kind]
+            rows = [MatchRow(how, row[:columns]) for row in cells[:_MOST]]
+            note = f"{len(cells)} n-grams" + f", the {_MOST} largest" * (len(cells) > _MOST)
+            tables.append(ExplanationTable(title, ("n-gram", "tf-idf", "adds")[:columns], rows, note, columns - 1))
         hows = {gram.words: kind(gram) for gram in grams}
         by_order = [sum(gram.added for gram in grams if gram.words.count(" ") == order) for order in range(MAX_ORDER)]
         facts = {"added by 1- to 4-grams": ", ".join(f"{added:.4f}" for added in by_order)}
-        spans = _words(candidate, hows), [_words(reference, hows)]
-        parts.append(ExplanationPart(*spans, tables, facts, sum(by_order)))
-    return value, parts, {}
+        yield ExplanationPart(_words(candidate, hows), [_words(reference, hows)], tables, facts, sum(by_order))
 
 
 # --- BERTScore, CLIP-F1
 
 
-def _bertscore(metric: BertScore, items: Items, context: Context) -> _Explained:
-    parts: list[ExplanationPart] = []
+def _bertscore(metric: BertScore, items: Items, *_: object) -> _Parts:
     for numbers, *sides in metric.explain(items.candidates[0], items.references[0]):
-        tables: list[ExplanationTable] = []
-        spans: list[list[TextSpan]] = []
+        tables, spans = list[ExplanationTable](), list[list[TextSpan]]()
         for side, tokens in zip(_SIDES, sides, strict=True):
             rows = [MatchRow("equal" if a == b else "similar", (a, b, f"{cosine:.4f}")) for a, b, cosine in tokens]
             spans.append(marked([a for a, *_ in tokens], [((at, at + 1), row.how) for at, row in enumerate(rows)]))
@@ -254,54 +218,41 @@ def _bertscore(metric: BertScore, items: Items, context: Context) -> _Explained:
             shown = rows if len(rows) <= 2 * _MOST else rows[:_MOST] + rows[-_MOST:]
             tables.append(ExplanationTable(f"tokens of the {side}", ("token", "nearest", "cosine"), shown, note))
         facts = {name: f"{number:.4f}" for name, number in numbers.items()}
-        parts.append(ExplanationPart(spans[0], spans[1:], tables, facts, numbers[metric.of]))
-    return max(part.value or 0.0 for part in parts), parts, {}
+        yield ExplanationPart(spans[0], spans[1:], tables, facts, numbers[metric.of])
 
 
-def _clip_parts(metric: ClipF1, items: Items, context: Context) -> _Explained:
-    scores, value = _scored(metric, items, context)
+def _clip_parts(metric: ClipF1, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
     tables: list[ExplanationTable] = []
-    sides = metric.explain(items, context)
-    for title, mean, parts in zip(("phrases", "regions"), ("precision", "recall"), sides, strict=True):
+    sides = {"phrases": "precision", "regions": "recall"}.items()
+    for (title, mean), parts in zip(sides, metric.explain(items, context), strict=True):
         ordered = sorted(parts, key=lambda part: part[3])
         rows = [MatchRow("similar", (a, b, f"{cosine:.4f}", f"{share:.4f}")) for a, b, cosine, share in ordered]
         note = f"{mean} {scores.parts[mean][0]:.4f}, the mean of {len(rows)}"
         tables.append(ExplanationTable(title, ("part", "nearest", "cosine", "represented"), rows, note, numbers=2))
-    return value, _plain(items, *tables), {"of": metric.of}
+    yield _plain(items, *tables)
 
 
-# --- METEOR
+# --- METEOR, CAPTURE
 
 
-def _meteor(metric: Metric, items: Items, context: Context) -> _Explained:
-    parts: list[ExplanationPart] = []
+def _meteor(_: Metric, items: Items, *__: object) -> _Parts:
     for alignment in meteor.explain(items.candidates[0], items.references[0]):
-        facts: dict[str, str] = {}
-        spans: list[list[TextSpan]] = []
+        facts, spans = dict[str, str](), list[list[TextSpan]]()
         for side in _SIDES:
             words, places = getattr(alignment, side), [(getattr(pair, side), pair.how) for pair in alignment.aligned]
             spans.append(marked(words, places))
             facts[f"aligned words of the {side}"] = f"{sum(end - start for (start, end), _ in places)} of {len(words)}"
         facts["chunks"] = str(alignment.chunks)
-        parts.append(ExplanationPart(spans[0], spans[1:], facts=facts, value=alignment.value))
-    return max(part.value or 0.0 for part in parts), parts, {}
+        yield ExplanationPart(spans[0], spans[1:], (), facts, alignment.value)
 
 
-# --- CAPTURE
-
-
-def _capture(metric: Capture, items: Items, context: Context) -> _Explained:
-    candidate, references, parts = items.candidates[0], items.references[0], list[ExplanationPart]()
+def _capture(metric: Capture, items: Items, _: Scores, context: Context, __: object) -> _Parts:
+    candidate, references = items.candidates[0], items.references[0]
     for reference, matches in zip(references, metric.explain(candidate, references, context), strict=True):
         graphs = matches.candidate, matches.reference
-        tables: list[ExplanationTable] = []
-        left = [
-            MatchRow("left out", (*[""] * at, word, *[""] * (1 - at), why))
-            for at in (0, 1)
-            for word, why in graphs[at].left_out
-        ]
-        if left:
-            tables = [ExplanationTable("left out", (*_SIDES, "reason"), left, numbers=0)]
+        left = [MatchRow("left out", (word, "", why)) for word, why in graphs[0].left_out]
+        left += [MatchRow("left out", ("", word, why)) for word, why in graphs[1].left_out]
+        tables = [ExplanationTable("left out", (*_SIDES, "reason"), left, numbers=0)] if left else []
         hows = [{word.lower(): "left out" for word, _ in graph.left_out if word} for graph in graphs]
         # A word that is an attribute and an object is marked as an object.
         for kind in reversed(KINDS):
@@ -313,13 +264,7 @@ def _capture(metric: Capture, items: Items, context: Context) -> _Explained:
                         hows[side][element.words[0].lower()] = how
             note = f"precision {matched.precision:.4f}, recall {matched.recall:.4f}, F1 {matched.f1:.4f}"
             tables.insert(0, ExplanationTable(f"{kind}s", (*_SIDES, "cosine"), rows, note))
-        spans = [_named(*pair) for pair in zip((candidate, reference), hows, strict=True)]
-        parts.append(ExplanationPart(spans[0], spans[1:], tables, value=matches.value))
-    kind, _, name = metric.of.rpartition("_")
-    weights = " : ".join(f"{weight:g}" for weight in metric.weights.values())
-    of = f"{kind}s" if kind else f"objects, attributes and relations, weighted {weights}"
-    value = sum(part.value or 0.0 for part in parts) / len(parts)
-    return value, parts, {"of": f"{name.capitalize() if name == 'f1' else name} of {of}"}
+        yield ExplanationPart(_named(candidate, hows[0]), [_named(reference, hows[1])], tables, value=matches.value)
 
 
 def _matches(matched: KindScore) -> Iterator[tuple[str, tuple[Element | None, Element | None], tuple[int, ...], str]]:
@@ -372,33 +317,26 @@ def _forms(word: str) -> str:
 # --- ALOHa, DCScore
 
 
-def _aloha(metric: Aloha, items: Items, context: Context) -> _Explained:
-    matched = metric.explain(items.candidates[0], items.references[0], context)
-    rows: list[MatchRow] = []
+def _aloha(metric: Aloha, items: Items, _: Scores, context: Context, __: object) -> _Parts:
+    matched, rows = metric.explain(items.candidates[0], items.references[0], context), list[MatchRow]()
     for entry in matched.objects:
         how = "unmatched" if entry.reference is None else "equal" if entry.name == entry.reference else "similar"
         cosine = f"{entry.similarity:.3f}" if how == "similar" else ""
         rows.append(MatchRow(how, (entry.name, entry.reference or "", cosine)))
-    tables = [ExplanationTable("objects", ("candidate", "references", "cosine"), rows)]
-    if matched.unknown:
-        unknown = [MatchRow("left out", (word,)) for word in matched.unknown]
-        tables.append(ExplanationTable("left out", ("word",), unknown, numbers=0))
-    unmatched = "0" if matched.unmatched == "zero" else "nothing, as released"
-    aggregate = "least" if metric.aggregate == "min" else "mean"
-    return matched.value, _plain(items, *tables), {"aggregate": aggregate, "unmatched": unmatched}
+    unknown = [MatchRow("left out", (word, "", "")) for word in matched.unknown]
+    yield _plain(items, ExplanationTable("objects", (*_SIDES, "cosine"), rows + unknown))
 
 
-def _dcscore(metric: DcScore, items: Items, context: Context) -> _Explained:
+def _dcscore(metric: DcScore, items: Items, _: Scores, context: Context, __: object) -> _Parts:
     (account,) = metric.accounts(items, context)
     if isinstance(account, str):
         raise MetricError(f"DCScore cannot explain this: {account}.")
-    mine: list[MatchRow] = []
+    mine, theirs = list[MatchRow](), list[MatchRow]()
     for place, fact in enumerate(account.facts):
         truths = [answers[place] for answers in account.verifications]
         about = ["–" if (number := answers[place]) is None else str(number + 1) for answers in account.matchings]
         said = f"true {' '.join(str(int(truth)) for truth in truths)}, about {' '.join(about)}"
         mine.append(_fact(place, fact, truths, ("true", "false"), said))
-    theirs: list[MatchRow] = []
     for place, fact in enumerate(account.oracle):
         pairs = product(account.matchings, account.verifications)
         had = [any(truths[at] for at, match in enumerate(matches) if match == place) for matches, truths in pairs]
@@ -412,10 +350,9 @@ def _dcscore(metric: DcScore, items: Items, context: Context) -> _Explained:
     ]
     rows = [MatchRow("", (name, *map("{:.4f}".format, parts))) for name, parts in [*trials, ("mean", account.parts)]]
     heads = ("answers", *(part.replace("_", ", ").replace("f1", "F1") for part in PARTS))
-    facts = {"facts of the caption": mine, "facts of the oracle": theirs}
-    tables = [ExplanationTable(title, ("fact", "answers"), facts, numbers=0) for title, facts in facts.items()]
-    tables.append(ExplanationTable("trials", heads, rows, str(len(trials)), numbers=len(PARTS)))
-    return account.value, _plain(items, *tables), {}
+    facts = {"caption": mine, "oracle": theirs}.items()
+    tables = [ExplanationTable(f"facts of the {of}", ("fact", "answers"), rows, numbers=0) for of, rows in facts]
+    yield _plain(items, *tables, ExplanationTable("trials", heads, rows, str(len(trials)), len(PARTS)))
 
 
 def _fact(place: int, fact: CaptionFact, answers: Sequence[bool], verdicts: tuple[str, str], said: str) -> MatchRow:
@@ -423,15 +360,9 @@ def _fact(place: int, fact: CaptionFact, answers: Sequence[bool], verdicts: tupl
     return MatchRow(how, (f"{place + 1} {fact.text}", said + ("" if fact.relevant else ", not relevant")))
 
 
-EXPLAINERS: Mapping[str, Callable[..., _Explained]] = {
-    "aloha": _aloha,
-    "bertscore": _bertscore,
-    **{f"bleu_{order}": _bleu for order in range(1, MAX_ORDER + 1)},
-    "capture": _capture,
-    "cider": _cider,
+EXPLAINERS: Mapping[str, Callable[..., _Parts]] = {
+    "aloha": _aloha, "bertscore": _bertscore, **{f"bleu_{order}": _bleu for order in range(1, MAX_ORDER + 1)},
+    "capture": _capture, "cider": _cider, "dcscore": _dcscore, "meteor": _meteor, "rouge_l": _rouge_l,
     **dict.fromkeys(("clip_f1", "clip_precision", "clip_recall"), _clip_parts),
-    "dcscore": _dcscore,
-    "meteor": _meteor,
-    "rouge_l": _rouge_l,
-}
+}  # fmt: skip
 """Registered name of a metric to what explains it."""

@@ -9,20 +9,19 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from ..tables.pages.rendering import embedded, templates
 
 
-@dataclass(frozen=True)
-class TextSpan:
+class TextSpan(NamedTuple):
     """A part of a text, and the kind of match that it is marked with; None for other text."""
 
     text: str
     how: str | None = None
 
 
-@dataclass(frozen=True)
-class MatchRow:
+class MatchRow(NamedTuple):
     """A row of a table.
 
     Attributes:
@@ -173,7 +172,7 @@ def _paint(text: str, how: str | None, colour: bool) -> str:
     return f"\x1b[{_SIGNS[how][1]}m{text}\x1b[0m" if colour and how else text
 
 
-def as_html(explained: ScoreExplanation, *, title: str = "") -> str:
+def as_html(explained: ScoreExplanation, title: str = "") -> str:
     """Return an explanation as a self-contained HTML page without scripts.
 
     Args:

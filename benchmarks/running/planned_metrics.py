@@ -213,9 +213,7 @@ def plan_metrics(
     for number, entry in enumerate(entries):
         try:
             beside = parsed.path.parent if entry in task.metric_list else None
-            if task.language != "en":
-                entry = in_language(entry, task.language)
-            planned.append(plan_metric(entry, frozenset(offers), data, beside))
+            planned.append(plan_metric(in_language(entry, task.language), frozenset(offers), data, beside))
         except UsageError as error:
             if names:
                 raise
@@ -240,7 +238,7 @@ def in_language(entry: MetricEntry, language: str) -> MetricEntry:
     Raises:
         UsageError: The metric reads English alone, and the language is another.
     """
-    if not isinstance(entry.metric, str) or entry.metric not in metrics:
+    if language == "en" or not isinstance(entry.metric, str) or entry.metric not in metrics:
         return entry
     metric = metrics[entry.metric]
     if metric.english_only:

@@ -284,14 +284,15 @@ def _planned(record: Record, metric: str) -> PlannedMetric:
             f"{planned.metric.label} needs {', '.join(sorted(needs))}, and bench view loads no model",
             f"'bench explain --task {record.task} --sample ID --metric NAME' explains it.",
         )
-    planned.require()
     return planned
 
 
 @lru_cache(8)
 def _plan(entry: str) -> PlannedMetric:
-    """Return a metric of an entry, as JSON; it keeps what it loads."""
-    return plan_metric(MetricEntry.model_validate_json(entry), frozenset(get_args(Need)))
+    """Return a metric of an entry, as JSON; it keeps what it loads. Raises if it lacks something on this machine."""
+    planned = plan_metric(MetricEntry.model_validate_json(entry), frozenset(get_args(Need)))
+    planned.require()
+    return planned
 
 
 @lru_cache(4)
@@ -304,10 +305,10 @@ def _frequencies(samples: RunSamples, tokenizer: str) -> State:
     if len(samples) > _MOST_COUNTED:
         raise MetricError(f"cannot explain: the n-grams of more than {_MOST_COUNTED:,} samples are not counted here")
     cider = Cider(tokenizer=tokenizer)
-    ratings = [samples.column(name).to_pylist() for name in samples.ratings]
+    columns = [samples.column(name).to_pylist() for name in ("references", *samples.ratings)]
     rows = [
         (tuple(references), max((sum(rating is not None for rating in each or ()) for each in rated), default=1))
-        for references, *rated in zip(samples.column("references").to_pylist(), *ratings, strict=True)
+        for references, *rated in zip(*columns, strict=True)
         if references
     ]
     states: list[State] = []
