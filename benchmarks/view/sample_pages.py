@@ -305,7 +305,7 @@ def _frequencies(samples: RunSamples, tokenizer: str) -> State:
     if len(samples) > _MOST_COUNTED:
         raise MetricError(f"cannot explain: the n-grams of more than {_MOST_COUNTED:,} samples are not counted here")
     cider = Cider(tokenizer=tokenizer)
-    columns = [samples.column(name).to_pylist() for name in ("references", *samples.ratings)]
+    columns = [samples.column(name).to_pylist() for name in ("references", *samples.rated)]
     rows = [
         (tuple(references), max((sum(rating is not None for rating in each or ()) for each in rated), default=1))
         for references, *rated in zip(*columns, strict=True)
