@@ -181,8 +181,11 @@ class Cider(ptb.WordMetric, CorpusMetric):
             MetricError: All items share their references, where every weight is 0.
             DataError: The captions that give the document frequencies cannot be read.
         """
-        state = self._state(state)
-        if state is None and len(set(items.reference_sets[1][items.weights > 0].tolist())) < 2:
+        if self._frequencies is not None:
+            state = _read_frequencies(self._frequencies, file_digest(self._frequencies), self.tokenizer)
+        elif state is not None:
+            check_state(self, state, _JOINED)
+        elif len(set(items.reference_sets[1][items.weights > 0].tolist())) < 2:
             raise MetricError(*_ONE_IMAGE)
         ngrams = ngrams_of(items, self.tokenizer)
         failures = _failures(ngrams)
@@ -211,7 +214,9 @@ class Cider(ptb.WordMetric, CorpusMetric):
             items: The candidate alone; it has a score.
             state: The document frequencies; unused with ``document_frequencies``.
         """
-        state, ngrams = self._state(state) or _NO_ROW, ngrams_of(items, self.tokenizer)
+        if self._frequencies is not None:
+            state = _read_frequencies(self._frequencies, file_digest(self._frequencies), self.tokenizer)
+        state, ngrams = state or _NO_ROW, ngrams_of(items, self.tokenizer)
         (chunk,) = ngrams.chunks(np.zeros(1, np.int64))
         references = len(chunk.texts) - 1
         grams_of: list[list[WeightedNGram]] = [[] for _ in range(references)]
@@ -228,14 +233,6 @@ class Cider(ptb.WordMetric, CorpusMetric):
                 rows = zip(names, weights[-1].tolist(), *numbers, strict=True)
                 of_reference += [WeightedNGram(*row) for row in rows if row[1] or row[2]]
         return grams_of
-
-    def _state(self, state: State | None) -> State | None:
-        """Return the document frequencies: those of the file, or the given ones."""
-        if self._frequencies is not None:
-            return _read_frequencies(self._frequencies, file_digest(self._frequencies), self.tokenizer)
-        if state is not None:
-            check_state(self, state, _JOINED)
-        return state
 
     def _similarity(
         self, chunk: Chunk, grams: NGramCounts, idf: np.ndarray, lengths: np.ndarray

@@ -281,7 +281,7 @@ def _planned(record: Record, metric: str) -> PlannedMetric:
     planned = _plan(entry.model_dump_json(exclude_defaults=True))
     if needs := planned.metric.needs - {"references"}:
         raise MetricError(
-            f"{planned.metric.label} needs {', '.join(sorted(needs))}, and bench view loads no model",
+            f"{planned.metric.label} needs {', '.join(sorted(needs))}, and bench view has texts alone",
             f"'bench explain --task {record.task} --sample ID --metric NAME' explains it.",
         )
     return planned

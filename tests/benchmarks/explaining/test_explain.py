@@ -126,7 +126,7 @@ def test_cider_of_one_image_needs_the_frequencies_of_others(tmp_path) -> None:
     ([{"metric": "bertscore", "name": "m", "model": "FOLDER", "num_layers": 1}], "lies outside"),
     ([{"metric": "capture", "name": "m", "parser": "recorded", "parser_model": "FILE"}], "lies outside"),
     ([{"metric": "evaluate:FOLDER", "name": "m"}, {"metric": "rouge_l", "name": "m"}], "is not explained"),
-    ([{"metric": "clip_f1", "name": "m", "parts": "whole"}], "bench view loads no model"),
+    ([{"metric": "clip_f1", "name": "m", "parts": "whole"}], "bench view has texts alone"),
     ([{"metric": "bertscore", "name": "m", "model": "nobody/nothing", "num_layers": 1}], "hub"),
 ])  # fmt: skip
 def test_what_a_record_names_is_neither_read_nor_run_nor_fetched(tmp_path, monkeypatch, entries, said: str) -> None:
