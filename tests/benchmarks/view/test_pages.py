@@ -135,15 +135,17 @@ def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has
 
 
 def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Path) -> None:
-    plain: dict[str, Any] = {"image": "i", "candidate": "a b", "references": ["a b"]}
-    rows = [plain | {"id": f"r{row}", "ratings": [row % 3]} for row in range(9)]
+    plain: dict[str, Any] = {"image": "i", "candidate": "c d"}
+    rows = [plain | {"id": f"r{n}", "references": ["cd"[n % 2]], "ratings": [n % 3] * (n % 2 + 1)} for n in range(9)]
     rows[4]["references"] = []
-    run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"}, metric_list=["rouge_l"])
+    run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"}, metric_list=["rouge_l", "cider"])
     site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()))
     (run,) = site.runs.all()[0]
     samples = site.runs.samples(run)
     assert [row["id"] for row in samples.rows(samples.order(query="failure").tolist())] == ["r4"]
     assert samples.order("rouge_l").tolist()[-1] == samples.order(query="failure")[0]
+    # A row weighs as often as it was rated.
+    assert explain(run.record, "cider", samples.rows([0])[0], samples).value > 0
 
 
 def test_explanation_that_does_not_give_the_recorded_score_is_not_shown(viewed: Viewed) -> None:
@@ -166,8 +168,7 @@ def test_scores_of_a_run_are_explained_with_its_settings_and_frequencies(viewed:
     (run,) = Runs([tmp_path]).all()[0]
     samples = RunSamples(run.folder, run.record)
     for row in samples.rows([0, 7, 20]):
-        recall, cider, _ = (explain(run.record, name, row, samples) for name in names)
-        assert recall.method.startswith("the mean over references of recall; ")
+        _, cider, _ = (explain(run.record, name, row, samples) for name in names)
         assert np.mean([part.value for part in cider.parts]) == pytest.approx(row[names[1]], abs=1e-9)
 
 
