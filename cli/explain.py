@@ -1,8 +1,11 @@
-"""``bench explain``: how CAPTURE, ALOHa or DCScore came to the score of a caption.
+"""``bench explain``: how a metric came to the score of a caption.
+
+It explains ALOHa, BERTScore, BLEU, CAPTURE, CIDEr, CLIP-F1 (with precision and recall), DCScore, METEOR and ROUGE-L.
 
 examples:
   bench explain --candidate "A red car on a road." --reference "An automobile drives down the street."
   bench explain --task iiw_400 --model iiw-p5b --sample aar_test_04600 --html why.html
+  bench explain --task iiw_400 --model iiw-p5b --sample aar_test_04600 --metric cider
   bench explain --metric 'capture[parser=spacy]' --candidate ... --reference ...
   bench explain --metric aloha --judge openai_judge --candidate ... --reference ...
   bench explain --metric 'dcscore[oracle=judge]' --judge openai_judge --image F --candidate ... --reference ...
@@ -21,11 +24,10 @@ from ..errors import UsageError, writing
 from .options import JUDGE, PERMISSIONS, TASK, add_options, refuse, task_settings
 
 if TYPE_CHECKING:
-    from ..adapters import Judge
-    from ..benchmarks.explaining.explain import Explainable
-    from ..benchmarks.inputs.items import CaptionRow
+    from ..benchmarks.inputs.models import Models
+    from ..benchmarks.running.planned_metrics import PlannedMetric
     from ..benchmarks.store.store import Store
-    from ..metrics import Metric
+    from ..metrics import Items, Need, State
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--task", metavar="NAME", help="a task, in place of --candidate and --reference")
     parser.add_argument("--sample", metavar="ID", help="which of the task's captions")
-    parser.add_argument("--model", metavar="NAME", help="whose caption, where the task scores those of a model")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="whose caption, where the task scores those of a model; or the encoder of the metric",
+    )
     add_options(parser, "--model_args")
     parser.add_argument(
         "--metric",
         metavar="NAME",
         default="capture",
-        help="capture, aloha or dcscore, as the task sets it if it does; with settings as capture[key=value,...]",
+        help="which metric (capture), as the task sets it if it does; with settings as capture[key=value,...]",
     )
     add_options(parser, *JUDGE)
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page, in place of printing")
@@ -61,65 +67,62 @@ def run(options: argparse.Namespace) -> int:
     from ..progress import bars
 
     direct = options.candidate is not None or bool(options.reference)
+    html: Path | None = options.html
     either = "bench explain takes --candidate and --reference, or --task and --sample."
     refuse(
         (direct == (options.task is not None), either, "'bench explain --help' shows examples."),
         (direct and options.candidate is None, "--reference TEXT goes with --candidate TEXT"),
         (options.image and not direct, "--image goes with --candidate; --task provides the image"),
         (not direct and options.sample is None, "--task goes with --sample ID"),
-        (
-            options.html and not options.html.absolute().parent.is_dir(),
-            f"--html {options.html}: its folder does not exist",
-        ),
+        (html and not html.absolute().parent.is_dir(), f"--html {html}: its folder does not exist"),
     )
     with Store(parse_store(options.store).file) as store:
-        metric, row, judge = _direct(options) if direct else _of_task(options, store)
-        context = Context(cache=store, progress=bars()(options.metric), judge=judge)
-        explained = explain(metric, row, context)
-    if options.html:
-        with writing(options.html):
-            write_whole(options.html, as_html(explained, title=f"{options.task}, {row.id}" if options.task else ""))
-        print(f"written: {options.html}")
+        planned, items, models, state = _direct(options) if direct else _of_task(options, store)
+        context = Context(store, bars()(options.metric), models.encoder, models.judge)
+        explained = explain(planned, items, context, state)
+    if html:
+        with writing(html):
+            write_whole(html, as_html(explained, f"{options.task}, {options.sample}" if options.task else ""))
+        print(f"written: {html}")
         return 0
     print(as_text(explained, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
     return 0
 
 
-def _direct(options: argparse.Namespace) -> tuple[Explainable, CaptionRow, Judge | None]:
+def _direct(options: argparse.Namespace) -> tuple[PlannedMetric, Items, Models, State | None]:
+    import numpy as np
+
+    from ..adapters import ImageHandle
     from ..benchmarks.explaining.explain import require_explainable
+    from ..benchmarks.inputs.items import candidate_fault, references_fault
     from ..benchmarks.inputs.models import NamedModels, load_models, named_or_given
     from ..benchmarks.inputs.settings import read_metric
-    from ..benchmarks.running.planned_metrics import plan_metric, require_one
+    from ..benchmarks.running.planned_metrics import OF_MODELS, plan_metric
+    from ..metrics import Items
 
-    spec = named_or_given(options.judge, options.judge_args)
-    named = NamedModels.of(None, judge=spec)
-    planned = plan_metric(read_metric(options.metric), frozenset({"references", "image", *(["judge"] if spec else [])}))
-    metric = require_explainable(planned)
-    row = _given(options, metric)
-    require_one([planned])
-    return metric, row, load_models(named).judge
-
-
-def _given(options: argparse.Namespace, metric: Metric) -> CaptionRow:
-    from ..adapters import ImageHandle
-    from ..benchmarks.inputs.items import CaptionRow, candidate_fault, references_fault
-
+    judge = named_or_given(options.judge, options.judge_args)
+    models = NamedModels.of(named_or_given(options.model, options.model_args), judge=judge)
+    offers: set[Need] = {"references", "image", *(role for role in OF_MODELS if getattr(models, role) is not None)}
+    planned = plan_metric(read_metric(options.metric), frozenset(offers))
+    require_explainable(planned)
     image: Path | None = options.image
-    needs_image = "image" in metric.needs
+    needs, label = planned.metric.needs, planned.metric.label
     candidate, references = candidate_fault(options.candidate), references_fault(options.reference)
     refuse(
         (candidate, f"--candidate {candidate}"),
-        ("references" in metric.needs and not options.reference, "--candidate TEXT goes with --reference TEXT"),
+        ("references" in needs and not options.reference, "--candidate TEXT goes with --reference TEXT"),
         (options.reference and references, f"--reference: {references}"),
-        (needs_image and image is None, f"{metric.label} needs the image.", "Add --image FILE."),
-        (image and not needs_image, f"{metric.label} does not use images.", "Leave --image out."),
+        ("image" in needs and image is None, f"{label} needs the image.", "Add --image FILE."),
+        (image and "image" not in needs, f"{label} does not use images.", "Leave --image out."),
         (image and not image.is_file(), f"--image {image}: no such file"),
     )
-    texts = options.candidate, tuple(options.reference)
-    return CaptionRow("candidate", image.name if image else "", *texts, pixels=ImageHandle(image) if image else None)
+    planned.require()
+    named = {"images": [ImageHandle(image)], "image_names": [image.name]} if image else {}
+    items = Items(["candidate"], [options.candidate], [tuple(options.reference)], np.ones(1), **named)
+    return planned, items, load_models(models, OF_MODELS), None
 
 
-def _of_task(options: argparse.Namespace, store: Store) -> tuple[Explainable, CaptionRow, Judge | None]:
+def _of_task(options: argparse.Namespace, store: Store) -> tuple[PlannedMetric, Items, Models, State | None]:
     from ..benchmarks.explaining.explain import find_sample, require_explainable
     from ..benchmarks.inputs.models import load_models
     from ..benchmarks.running.plan import resolve_call
@@ -131,7 +134,7 @@ def _of_task(options: argparse.Namespace, store: Store) -> tuple[Explainable, Ca
     if len(plan) != 1:
         raise UsageError(f"--task {options.task} is {len(plan)} tasks; name one of them")
     # As the task sets it, where it lists a metric of that name.
-    metric = require_explainable(plan[0].metrics[0])
+    require_explainable(plan[0].metrics[0])
     models = load_models(resolved.models)
-    row = find_sample(plan[0], options.sample, models, locations=resolved.locations, store=store, progress=bars())
-    return metric, row, models.judge
+    sample = find_sample(plan[0], options.sample, models, locations=resolved.locations, store=store, progress=bars())
+    return plan[0].metrics[0], sample[0], models, sample[1]

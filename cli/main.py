@@ -37,7 +37,7 @@ COMMANDS = {
     "train": "train a model by a recipe, judged by tasks: bench train shapes_sdci_pick1 --output FOLDER",
     "make": "make captions, summaries or negatives by a recipe: bench make pacspp_positives --data DIR --output DIR",
     "loop": "make data and train on them in turn, by one recipe: bench loop shapes_loop --output DIR",
-    "explain": "show how CAPTURE, ALOHa or DCScore scored: bench explain --candidate TEXT --reference TEXT",
+    "explain": "show how a metric came to a score: bench explain --candidate TEXT --reference TEXT",
     "export": "write results as CSV, LaTeX, Parquet or lm-eval's files, or inputs to be scored elsewhere: "
     "bench export csv runs -o r.csv",
     "import": "take captions from logs of lmms-eval, lm-eval, VLMEvalKit or COCO: bench import FILE -o c.jsonl",

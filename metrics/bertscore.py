@@ -28,8 +28,11 @@ _TOKENS_A_PIECE = 131_072
 # Tokens, padding counted, that go through the encoder or through one matching at once.
 _TOKENS_A_BATCH = 16_384
 
+_NUMBERS = ("precision", "recall", "f1")
 _Texts = tuple[str, tuple[str, ...]]
 """A candidate and its references."""
+NearestToken = tuple[str, str, float]
+"""A token, the most similar one of the other text, and the cosine of the two."""
 
 
 class BertScore(Metric):
@@ -66,7 +69,7 @@ class BertScore(Metric):
         revision: str | None = None,
         device: str | None = None,
     ) -> None:
-        require_choice("of", of, ("f1", "precision", "recall"))
+        require_choice("of", of, _NUMBERS)
         if num_layers is None:
             num_layers = RELEASED_LAYERS.get(model)
         if num_layers is None:
@@ -132,9 +135,41 @@ class BertScore(Metric):
         nothing = [[0.0 if reference_sets[its_set] else np.nan] * 3 for its_set in set_of_item.tolist()]
         rows = [known[key] or none for key, none in zip(keys, nothing, strict=True)]
         table = np.array(rows, dtype=np.float64).reshape(-1, 3)
-        parts: dict[str, np.ndarray] = {"precision": table[:, 0], "recall": table[:, 1], "f1": table[:, 2]}
+        parts: dict[str, np.ndarray] = dict(zip(_NUMBERS, table.T, strict=True))
         failures = dict.fromkeys(np.flatnonzero(np.isnan(parts["f1"])).tolist(), "item has no reference")
         return Scores(values=parts[self.of], parts=parts, failures=failures)
+
+    def explain(
+        self, candidate: str, references: Sequence[str]
+    ) -> list[tuple[dict[str, float], list[NearestToken], list[NearestToken]]]:
+        """Return how tokens are matched with those of each reference; the greatest of the numbers is the score.
+
+        Args:
+            candidate: The caption.
+            references: Captions to compare it with.
+
+        Returns:
+            Of each reference precision, recall and F1, and the tokens of both texts but for special ones.
+
+        Raises:
+            MetricError: The encoder cannot be loaded.
+        """
+        encoder = _Encoder(self._checkpoint, self._config(), self.num_layers, self._device)
+        unique = list(dict.fromkeys([candidate, *references]))
+        ids = dict(zip(unique, encoder.tokens(unique), strict=True))
+        vectors = dict(zip(unique, encoder.vectors(list(ids.values())), strict=True))
+        names = {text: [encoder.tokenizer.decode([token]).strip() for token in ids[text]] for text in unique}
+
+        def nearest(own: str, other: str) -> list[NearestToken]:
+            best = (vectors[own] @ vectors[other].T).max(dim=1)
+            rows = zip(names[own], best.indices.tolist(), best.values.tolist(), encoder.weights(ids[own]), strict=True)
+            return [(name, names[other][at], cosine) for name, at, cosine, weight in rows if weight]
+
+        scored = _score_piece([(candidate, (reference,)) for reference in references], ids, encoder)
+        return [
+            (dict(zip(_NUMBERS, numbers or [0.0] * 3, strict=True)), nearest(candidate, text), nearest(text, candidate))
+            for text, numbers in zip(references, scored, strict=True)
+        ]
 
     def _config(self) -> Any:
         config = self._checkpoint.load("AutoConfig")

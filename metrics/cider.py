@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..rows import BadRow, load_json, read_rows
 from .contract import Context, CorpusMetric, State, check_state, require_choice
 from .items import Items, Scores
 from .words import ptb
-from .words.ngrams import MAX_ORDER, Chunk, NGramCounts, NGrams, concat_ranges, ngrams_of, text_hash
+from .words.ngrams import MAX_ORDER, Chunk, NGramCounts, NGrams, concat_ranges, names_of, ngrams_of, text_hash
 from .words.tokenizers import PTB
 
 SIGMA = 6.0
@@ -33,6 +33,22 @@ _NO_ROW: State = {
     "rows": np.zeros(1, np.int64),
     "sets": np.array([2**64 - 1, 0], np.uint64),
 }
+
+
+class WeightedNGram(NamedTuple):
+    """An n-gram of a candidate or of one of its references.
+
+    Attributes:
+        words: Its words.
+        candidate: Its tf-idf weight in the candidate.
+        reference: That in the reference.
+        added: What it adds to the similarity of the two, 0 to 10.
+    """
+
+    words: str
+    candidate: float
+    reference: float
+    added: float
 
 
 class Cider(ptb.WordMetric, CorpusMetric):
@@ -183,12 +199,48 @@ class Cider(ptb.WordMetric, CorpusMetric):
                 held = _look_up(state, ngrams.hashes[order - 1])
             idf = rows - np.log(np.maximum(held, 1.0))
             for chunk, grams in zip(chunks, counts, strict=True):
-                per_order[chunk.items, order - 1] = self._similarity(chunk, grams, idf, ngrams.lengths[chunk.texts])
+                similarity, *_ = self._similarity(chunk, grams, idf, ngrams.lengths[chunk.texts])
+                sizes, pair_item, _ = chunk.pairs()
+                per_order[chunk.items, order - 1] = np.bincount(pair_item, similarity, len(sizes)) / sizes
         per_order *= SCALE
         return Scores(values=per_order.mean(axis=1), parts={"per_order": per_order}, failures=failures)
 
-    def _similarity(self, chunk: Chunk, grams: NGramCounts, idf: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return for each item of a chunk the mean over references of the n-grams' similarity."""
+    def explain(self, items: Items, state: State | None) -> list[list[WeightedNGram]]:
+        """Return the n-grams of a candidate and each reference; the mean over references of the sums is its score.
+
+        Args:
+            items: The candidate alone; it has a score.
+            state: The document frequencies; unused with ``document_frequencies``.
+        """
+        if self._frequencies is not None:
+            state = _read_frequencies(self._frequencies, file_digest(self._frequencies), self.tokenizer)
+        state, ngrams = state or _NO_ROW, ngrams_of(items, self.tokenizer)
+        (chunk,) = ngrams.chunks(np.zeros(1, np.int64))
+        references = len(chunk.texts) - 1
+        grams_of: list[list[WeightedNGram]] = [[] for _ in range(references)]
+        for order, hashes in enumerate(ngrams.hashes, 1):
+            grams, names = ngrams.count(chunk, order), names_of(items, self.tokenizer, order)
+            idf = np.log(float(state["rows"][0])) - np.log(np.maximum(_look_up(state, hashes), 1.0))
+            similarity, pair, product, entry = self._similarity(chunk, grams, idf, ngrams.lengths[chunk.texts])
+            share = similarity / np.maximum(np.bincount(pair, product, references), np.finfo(float).tiny)
+            weights, added = np.zeros((2, len(chunk.texts), len(hashes)))
+            weights[grams.texts, grams.ngrams] = grams.counts * idf[grams.ngrams]
+            added[pair, grams.ngrams[entry]] = product * share[pair] * SCALE / MAX_ORDER
+            # The candidate is the last of the texts.
+            for of_reference, *numbers in zip(grams_of, weights.tolist(), added.tolist(), strict=False):
+                rows = zip(names, weights[-1].tolist(), *numbers, strict=True)
+                of_reference += [WeightedNGram(*row) for row in rows if row[1] or row[2]]
+        return grams_of
+
+    def _similarity(
+        self, chunk: Chunk, grams: NGramCounts, idf: np.ndarray, lengths: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Return the similarity in n-grams of ``p`` pairs of candidate and reference, and what it is made of.
+
+        Returns:
+            ``[p]`` similarities. Of each n-gram that both of a pair have, ``[e]`` the pair, ``[e]`` the product of its
+            weights, ``[e]`` its entry of the reference.
+        """
         vector = idf.take(grams.ngrams)
         vector *= grams.counts
         norms = np.sqrt(np.bincount(grams.texts, vector**2, minlength=len(chunk.texts)))
@@ -211,7 +263,8 @@ class Cider(ptb.WordMetric, CorpusMetric):
         shift = first_pair[item] - chunk.set_starts[chunk.sets[grams.texts[meeting]]]
         pair = shift.repeat(sizes) + grams.texts[of_references]
 
-        dot = np.bincount(pair, hypothesis * target, minlength=len(pair_item))
+        product = hypothesis * target
+        dot = np.bincount(pair, product, minlength=len(pair_item))
         both = norms[chunk.candidates][pair_item] * norms[pair_reference]
         similarity = np.divide(dot, both, out=np.zeros(len(both)), where=both > 0)
         if self.variant == "d":
@@ -219,7 +272,7 @@ class Cider(ptb.WordMetric, CorpusMetric):
             length = np.maximum(lengths - 1, 0)
             delta = length[chunk.candidates][pair_item] - length[pair_reference]
             similarity *= np.exp(-(delta**2) / (2 * SIGMA**2))
-        return np.bincount(pair_item, similarity, minlength=len(chunk.items)) / references_of
+        return similarity, pair, product, of_references
 
 
 def _failures(ngrams: NGrams) -> dict[int, str]:

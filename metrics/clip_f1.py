@@ -39,6 +39,10 @@ _PARTS_A_GROUP = 4096
 _SENTENCE_END = re.compile(r"[.?!]+")
 
 
+RepresentedPart = tuple[str, str, float, float]
+"""A part, the most similar one of the other side, the cosine of the two, and how far that side represents it."""
+
+
 class _ClipParts(Metric):
     """The computation that the three metrics share through the cache.
 
@@ -62,7 +66,7 @@ class _ClipParts(Metric):
 
     needs: frozenset[Need] = frozenset({"image", "boxes", "encoder"})
     source = "Feng et al. 2024 (CLIP-Precision, CLIP-Recall, CLIP-F1), sections 4.3 and 5.1"
-    _of: str
+    of: str
 
     def __init__(self, k: int = 5, prompt: str = "", parts: Literal["boxes", "whole"] = "boxes") -> None:
         require_counts(ValueError, k=k)
@@ -92,11 +96,38 @@ class _ClipParts(Metric):
         total = precision + recall
         f1 = np.divide(2 * precision * recall, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
         parts = {"precision": precision, "recall": recall, "f1": f1}
-        values = parts[self._of]
+        values = parts[self.of]
         parts |= dict(zip(("image_parts", "text_parts", "lost_boxes", "truncated"), table[:, 2:].T, strict=True))
         # What could not be scored was not cut either.
         parts["truncated"] = np.nan_to_num(parts["truncated"])
         return Scores(values=values, parts=parts, failures=failures, remarks=remarks)
+
+    def explain(self, items: Items, context: Context) -> tuple[list[RepresentedPart], list[RepresentedPart]]:
+        """Return the parts of a caption, whose mean is the precision, and those of its image, whose mean is the recall.
+
+        Args:
+            items: The caption alone; it has a score.
+            context: Cache and encoder.
+        """
+        cut, (image,) = [*(items.boxes[0] if self.parts == "boxes" else ()), None], items.images
+        texts = text_parts(items.candidates[0])
+        handles = [replace(image, box=box) for box in cut if isinstance(image, ImageHandle)]
+        images = image_features(handles, context)
+        captions = text_features([self.prompt + text for text in texts], context)
+        regions = [
+            f"box {box}" if box else "whole image" for box, row in zip(cut, images.rows, strict=True) if row >= 0
+        ]
+        vectors = images.vectors[images.rows[images.rows >= 0]], captions.vectors[captions.rows]
+        ((of_images, of_texts),) = proportions([vectors], self.k)
+
+        def parts(
+            names: list[str], others: list[str], cosines: np.ndarray, shares: np.ndarray
+        ) -> list[RepresentedPart]:
+            nearest = [others[at] for at in cosines.argmax(axis=1).tolist()]
+            return list(zip(names, nearest, cosines.max(axis=1).tolist(), shares.tolist(), strict=True))
+
+        cosines = vectors[1] @ vectors[0].T
+        return parts(texts, regions, cosines, of_texts), parts(regions, texts, cosines.T, of_images)
 
     def _table(self, items: Items, context: Context) -> tuple[np.ndarray, dict[int, str], dict[int, str]]:
         """Return ``[n, 6]``, failures by item, and remarks on how images were read.
@@ -193,21 +224,21 @@ class ClipPrecision(_ClipParts):
     """Mean over text parts of how far the image parts most similar to each represent it (0-1)."""
 
     label = "CLIP-Precision"
-    _of = "precision"
+    of = "precision"
 
 
 class ClipRecall(_ClipParts):
     """Mean over image parts of how far the text parts most similar to each represent it (0-1)."""
 
     label = "CLIP-Recall"
-    _of = "recall"
+    of = "recall"
 
 
 class ClipF1(_ClipParts):
     """Harmonic mean of an image's CLIP-Precision and CLIP-Recall; the system value is the mean over images."""
 
     label = "CLIP-F1"
-    _of = "f1"
+    of = "f1"
 
 
 def text_parts(caption: str) -> list[str]:

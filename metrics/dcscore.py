@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from ..adapters import ImageHandle, VideoHandle
+from ..adapters import ImageHandle
 from ..errors import DataError, MetricError, require_all, require_counts
 from ..rows import BadRow, first_fault, read_rows
 from .contract import Context, images_of, labelled, require_choice
@@ -174,34 +174,6 @@ class DcScore(DrawingMetric):
         verifying = self._several(map(self._verifying, cases.values()), context)
         checks |= zip(cases, map(_account, cases.values(), matching, verifying), strict=True)
         return [checks[item] for item in range(len(items))]
-
-    def explain(
-        self,
-        candidate: str,
-        references: Sequence[str],
-        image: ImageHandle | VideoHandle | None,
-        image_name: str,
-        context: Context | None = None,
-    ) -> FactCheck:
-        """Return the judge's verdicts on a caption, which may be made up, and the scores.
-
-        Args:
-            candidate: The caption.
-            references: The source of the oracle's facts with ``oracle=judge``; unused otherwise.
-            image: Its image; None is an error.
-            image_name: The image's name in the file of facts.
-            context: Cache, progress and judge.
-
-        Raises:
-            MetricError: It has no value, or something is missing.
-            AdapterError: The judge failed as a whole.
-        """
-        images = [] if image is None else [image]
-        items = Items(["0"], [candidate], [tuple(references)], np.ones(1), images=images, image_names=[image_name])
-        (account,) = self.accounts(items, context or Context())
-        if isinstance(account, str):
-            raise MetricError(f"DCScore cannot explain this: {account}.")
-        return account
 
     def _oracles(self, items: Items, context: Context) -> list[OracleCaption | str]:
         """Return the oracle of each item's image, or why there is none."""

@@ -33,6 +33,7 @@ _CAPTIONED: dict[str, Any] = {
         "meteor",
         {"metric": "rouge_l", "name": METRIC},
         "length",
+        "cider",
     ],
 }
 _RATED = {

@@ -211,9 +211,7 @@ def plan_metrics(
     for number, entry in enumerate(entries):
         try:
             beside = parsed.path.parent if entry in task.metric_list else None
-            if task.language != "en":
-                entry = _in_language(entry, task.language)
-            planned.append(plan_metric(entry, frozenset(offers), data, beside))
+            planned.append(plan_metric(in_language(entry, task.language), frozenset(offers), data, beside))
         except UsageError as error:
             if names:
                 raise
@@ -232,13 +230,13 @@ def plan_metrics(
     return kept, left_out
 
 
-def _in_language(entry: MetricEntry, language: str) -> MetricEntry:
+def in_language(entry: MetricEntry, language: str) -> MetricEntry:
     """Return a metric's entry with the tokeniser of a task's language, unless it names one.
 
     Raises:
         UsageError: The metric reads English alone, and the language is another.
     """
-    if not isinstance(entry.metric, str) or entry.metric not in metrics:
+    if language == "en" or not isinstance(entry.metric, str) or entry.metric not in metrics:
         return entry
     metric = metrics[entry.metric]
     if metric.english_only:

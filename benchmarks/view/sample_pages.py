@@ -1,22 +1,29 @@
-"""The pages of a sample with the matches of CAPTURE and METEOR, and the scatter plot of samples."""
-
-from __future__ import annotations
+"""The pages of a sample with the explanation of a score, and the scatter plot of samples."""
 
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, get_args
 
+import numpy as np
+
+from ...boundary import Boundary
 from ...errors import BenchError, MetricError
+from ...metrics import Context, Items, Need, State
+from ...metrics.cider import Cider
+from ...metrics.contract import PARSEABLE
 from ...tasks.schema import MetricEntry
-from ..explaining.explanations import HOWS as CAPTURE_HOWS
-from ..explaining.explanations import ReferenceMatches, TextSpan, reference_matches
+from ..explaining.explain import EXPLAINERS
+from ..explaining.explain import explain as explained
+from ..explaining.explanations import ScoreExplanation
 from ..inputs.settings import read_metric
 from ..inputs.task_images import NoPicture, Picture
 from ..records.record import Record
+from ..running.planned_metrics import PlannedMetric, in_language, plan_metric
+from ..store.store import Store, parse_store
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.text import texts_of
 from .finding import ShownRun, comparable
@@ -35,10 +42,6 @@ from .samples import RunSamples, most_apart
 from .site import NoSuchPageError, Site, address
 from .words import mark_words
 
-if TYPE_CHECKING:
-    from ...metrics.capture.metric import Capture
-    from ...metrics.meteor.metric import Alignment
-
 _FAR = 5
 """Number of samples of each kind of disagreement below a scatter plot."""
 
@@ -56,8 +59,8 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     sample = _sample(samples, text)
     row = samples.rows([sample])[0]
     metric = query.get("matches", "")
-    if metric and (metric not in samples.metrics or not can_explain(run.record, metric)):
-        raise NoSuchPageError(f"metric '{metric}' has no matches to show", "Only CAPTURE and METEOR have matches.")
+    if metric and (metric not in samples.metrics or run.record.registered_name(metric) not in EXPLAINERS):
+        raise NoSuchPageError(f"metric '{metric}' is not explained")
     shown = _whole(site, run, samples, sample, row, state)
     image = site.pictures.read(run, str(row["id"]), row.get("image"))
     return site.render(
@@ -105,7 +108,7 @@ def _matches(run: ShownRun, samples: RunSamples, metric: str, row: Mapping[str, 
     """Return template values of the matches of a metric, or of the reason why there are none."""
     shown = {"label": label(run, metric), "anchor": _anchor(samples, metric), "explained": None, "fault": ""}
     try:
-        return shown | {"explained": explain(run.record, metric, row)}
+        return shown | {"explained": explain(run.record, metric, row, samples)}
     except BenchError as error:
         return shown | {"fault": error.in_one_line}
 
@@ -126,7 +129,7 @@ def _whole(
         rank = samples.rank(name, sample, rising=not run.record.higher_is_better(name))
         score["rank"] = _rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
-        why = explainable and rank is not None and can_explain(run.record, name)
+        why = explainable and rank is not None and run.record.registered_name(name) in EXPLAINERS
         page = address("runs", run.key, "samples", sample, **state.values(), matches=name)
         score["why"] = f"{page}#{_anchor(samples, name)}" if why else ""
         score["directed"] = run.record.has_direction(name)
@@ -217,150 +220,101 @@ def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int])
     ]
 
 
-METEOR_HOWS: Mapping[str, str] = {
-    "exact": "the same word",
-    "stem": "the same stem",
-    "synonym": "synonyms",
-    "paraphrase": "paraphrases, of one word or several",
-}
 _SAME = 1e-6
-"""Maximum difference between explained and recorded score; both are from 0 to 1."""
+"""Maximum difference between explained and recorded score."""
+_MOST_CHARACTERS, _MOST_COUNTED = 10 * PARSEABLE, 200_000
+"""Of the texts of a sample that is explained, and samples of a run whose n-grams are counted."""
+_LOCK = threading.Lock()
 
 
-@dataclass(frozen=True)
-class SampleExplanation:
-    """Explanation of a score.
+def explain(record: Record, metric: str, row: Mapping[str, Any], samples: RunSamples | None = None) -> ScoreExplanation:
+    """Return the explanation of a score, by the metric's own matching, which must give the recorded score. Thread-safe.
 
-    Attributes:
-        hows: Types of matches, each with its meaning.
-        method: How the score is aggregated over references.
-        of_references: Matches with each reference.
-    """
-
-    hows: Mapping[str, str]
-    method: str
-    of_references: Sequence[ReferenceMatches]
-
-
-_Explained = tuple[SampleExplanation, float]
-"""An explanation, and the recomputed score."""
-
-
-def can_explain(record: Record, metric: str) -> bool:
-    """Return whether matches of a metric can be explained, given its requirements are installed."""
-    return record.registered_name(metric) in _EXPLAINERS
-
-
-def explain(record: Record, metric: str, row: Mapping[str, Any]) -> SampleExplanation:
-    """Return the matches of a metric in a sample, by its own matching, which must give the recorded score. Thread-safe.
+    Nothing that a record names is fetched, run as code, or read outside of the folders that the user allows.
 
     Args:
         record: The run's record.
-        metric: Name of CAPTURE or METEOR in the run.
+        metric: Name of a metric in the run.
         row: The sample.
+        samples: All samples of the run, whose references decide the weights of CIDEr.
 
     Raises:
-        BenchError: The sample has no single caption with references, a requirement is missing on this machine, or the
-            recomputed score differs.
+        BenchError: The sample has no single caption with references, a requirement is missing on this machine or not
+            allowed, or the recomputed score differs.
     """
     candidate, references, score = row.get("candidate"), row.get("references"), row.get(metric)
     if not isinstance(candidate, str) or not references:
         raise MetricError("cannot explain: the sample has no caption with references")
     if score is None or not math.isfinite(score):
         raise MetricError("cannot explain: the sample has no score of this metric")
-    with _LOCK:
-        explanation, value = _EXPLAINERS[record.registered_name(metric)](record, metric, candidate, references)
-    if abs(value - score) > _SAME:
+    if sum(map(len, (candidate, *references))) > _MOST_CHARACTERS:
+        raise MetricError(f"cannot explain: caption and references have more than {_MOST_CHARACTERS:,} characters")
+    items = Items(["0"], [candidate], [tuple(references)], np.ones(1))
+    with _LOCK, Store(parse_store(None).file) as store:
+        planned = _planned(record, metric)
+        cider = planned.metric if isinstance(planned.metric, Cider) and planned.metric.corpus_dependent else None
+        state = _frequencies(samples, cider.tokenizer) if samples and cider else None
+        explanation = explained(planned, items, Context(cache=store), state)
+    if abs(explanation.value - score) > _SAME:
         raise MetricError(
-            f"cannot explain: the recomputed score is {value:.4f}, but the recorded score is {score:.4f}",
+            f"cannot explain: the recomputed score is {explanation.value:.4f}, but the recorded score is {score:.4f}",
             "Models, word lists or versions differ. Run the task again on this machine.",
         )
     return explanation
 
 
-def _capture_matches(record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
-    from ...metrics import Context
-    from ..store.store import Store, parse_store
-
-    with Store(parse_store(None).file) as store:
-        scorer = _capture(_entry(record, metric).model_dump_json(exclude_defaults=True))
-        matches = scorer.explain(candidate, references, Context(cache=store))
-    parts = [reference_matches(candidate, *pair) for pair in zip(references, matches, strict=True)]
-    method = f"the mean over references of {_what_capture_is(scorer)}"
-    hows = {str(how): meaning for how, meaning in CAPTURE_HOWS.items()}
-    return SampleExplanation(hows, method, parts), sum(match.value for match in matches) / len(matches)
-
-
-def _meteor_matches(record: Record, metric: str, candidate: str, references: Sequence[str]) -> _Explained:
-    from ...metrics.meteor.metric import explain
-
-    alignments = explain(candidate, references)
-    explanation = SampleExplanation(METEOR_HOWS, "the maximum over references", list(map(_of_meteor, alignments)))
-    return explanation, max(alignment.value for alignment in alignments)
-
-
-_EXPLAINERS = {"capture": _capture_matches, "meteor": _meteor_matches}
-_LOCK = threading.Lock()
-
-
-@cache
-def _capture(entry: str) -> Capture:
-    """Return CAPTURE with the settings of a metric, as JSON."""
-    from ...metrics.capture.metric import Capture
-    from ..running.planned_metrics import plan_metric
-
-    planned = plan_metric(MetricEntry.model_validate_json(entry), frozenset({"references"}))
-    if planned.error:
-        message, _, hint = planned.error.partition("\n")
-        raise MetricError(message, hint)
-    if not isinstance(planned.metric, Capture):
-        raise MetricError("the metric is not capbench's CAPTURE")
-    return planned.metric
-
-
-def _entry(record: Record, metric: str) -> MetricEntry:
+def _planned(record: Record, metric: str) -> PlannedMetric:
     """Return a metric with the settings of the run, from the task or from the metric's name.
 
     Raises:
-        BenchError: The settings cannot be read.
+        BenchError: The settings cannot be read or are not allowed, or the metric lacks something.
     """
     listed = record.config.get("metric_list", [])
     try:
         entries = [MetricEntry.model_validate({"metric": item} if isinstance(item, str) else item) for item in listed]
     except ValueError as error:
         raise BenchError(f"cannot read the settings of metric '{metric}': {error}") from error
-    return next((entry for entry in entries if entry.called == metric), None) or read_metric(metric)
+    entry = next((entry for entry in entries if entry.called == metric), None) or read_metric(metric)
+    if entry.metric not in EXPLAINERS:
+        raise MetricError(f"metric '{metric}' is not explained: its settings are of '{entry.metric}'")
+    entry = in_language(entry, str(record.config.get("language", "en")))
+    Boundary.around().require(entry.arguments, f"metric '{metric}'", Path.cwd())
+    planned = _plan(entry.model_dump_json(exclude_defaults=True))
+    if needs := planned.metric.needs - {"references"}:
+        raise MetricError(
+            f"{planned.metric.label} needs {', '.join(sorted(needs))}, and bench view has texts alone",
+            f"'bench explain --task {record.task} --sample ID --metric NAME' explains it.",
+        )
+    return planned
 
 
-def _what_capture_is(scorer: Capture) -> str:
-    kind, _, name = scorer.of.rpartition("_")
-    spelled = name.capitalize() if name == "f1" else name
-    if kind:
-        return f"the {spelled} of {kind}s"
-    weights = " : ".join(f"{weight:g}" for weight in scorer.weights.values())
-    return f"the {spelled} of objects, attributes and relations, weighted {weights}"
+@lru_cache(8)
+def _plan(entry: str) -> PlannedMetric:
+    """Return a metric of an entry, as JSON; it keeps what it loads. Raises if it lacks something on this machine."""
+    planned = plan_metric(MetricEntry.model_validate_json(entry), frozenset(get_args(Need)))
+    planned.require()
+    return planned
 
 
-def _of_meteor(alignment: Alignment) -> ReferenceMatches:
-    spans: list[list[TextSpan]] = []
-    counts: dict[str, str] = {}
-    for name, words, places in (
-        ("caption", alignment.candidate, [(pair.candidate, pair.how) for pair in alignment.aligned]),
-        ("reference", alignment.reference, [(pair.reference, pair.how) for pair in alignment.aligned]),
-    ):
-        spans.append(list(_marked(words, places)))
-        counts[f"aligned words of the {name}"] = f"{sum(end - start for (start, end), _ in places)} of {len(words)}"
-    return ReferenceMatches(alignment.value, spans[0], spans[1], counts | {"chunks": str(alignment.chunks)})
+@lru_cache(4)
+def _frequencies(samples: RunSamples, tokenizer: str) -> State:
+    """Return the document frequencies of the n-grams in the references of a run's samples.
 
-
-def _marked(words: Sequence[str], places: Sequence[tuple[tuple[int, int], str]]) -> Iterator[Any]:
-    """Yield spans of unmarked words and marked phrases."""
-    end = 0
-    for (start, stop), how in sorted(places):
-        if start > end:
-            yield TextSpan(" ".join(words[end:start]) + " ", None)
-        yield TextSpan(" ".join(words[start:stop]), how)  # type: ignore[arg-type]
-        yield TextSpan(" ", None)
-        end = stop
-    if end < len(words):
-        yield TextSpan(" ".join(words[end:]), None)
+    Raises:
+        MetricError: The run has too many.
+    """
+    if len(samples) > _MOST_COUNTED:
+        raise MetricError(f"cannot explain: the n-grams of more than {_MOST_COUNTED:,} samples are not counted here")
+    cider = Cider(tokenizer=tokenizer)
+    columns = [samples.column(name).to_pylist() for name in ("references", *samples.rated)]
+    rows = [
+        (tuple(references), max((sum(rating is not None for rating in each or ()) for each in rated), default=1))
+        for references, *rated in zip(*columns, strict=True)
+        if references
+    ]
+    states: list[State] = []
+    for start in range(0, len(rows), 10_000):
+        references, weights = zip(*rows[start : start + 10_000], strict=True)
+        blank = [""] * len(references)
+        states.append(cider.state_map(Items(blank, blank, references, np.array(weights, np.float64)), Context()))
+    return cider.condense(cider.join([cider.merge(states)]))

@@ -198,6 +198,18 @@ def ngrams_of(items: Items, tokenizer: str = PTB) -> NGrams:
     return known
 
 
+def names_of(items: Items, tokenizer: str, order: int) -> list[str]:
+    """Return the words of each n-gram of items, by its number."""
+    ngrams, tokenized = ngrams_of(items, tokenizer), tokenize_items(items, tokenizer)
+    texts = dict.fromkeys((*tokenized.candidates, *chain.from_iterable(tokenized.reference_sets)))
+    names, ids = [""] * len(ngrams.hashes[order - 1]), iter(ngrams.ids[order - 1].tolist())
+    for words in map(str.split, texts):
+        for at, number in zip(range(len(words)), ids, strict=False):
+            if at + order <= len(words):
+                names[number] = " ".join(words[at : at + order])
+    return names
+
+
 def text_hash(text: str) -> int:
     """Return 64 bits of a text, the same on every machine and run."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

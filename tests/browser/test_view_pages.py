@@ -39,7 +39,8 @@ def pages_of(viewed: Viewed) -> dict[str, str]:
         "samples": f"/runs/{second}/samples?sort=capture&q=%27circle%27",
         "grid": f"/runs/{second}/samples?view=grid&sort=-models_disagree", "fault": f"/runs/{second}/samples?q=meteo",
         "sample": f"/runs/{second}/samples/7?sort=capture", "capture": f"/runs/{first}/samples/3?matches=capture",
-        "meteor": f"/runs/{first}/samples/3?matches=meteor", "scatter": f"/runs/{rated}/scatter?x=ratings&y=length",
+        "meteor": f"/runs/{first}/samples/3?matches=meteor", "cider": f"/runs/{first}/samples/3?matches=cider",
+        "scatter": f"/runs/{rated}/scatter?x=ratings&y=length",
         "captioners": f"/compare?a={first}&b={second}&x=meteor",
         "metrics": f"/compare?a={rated}&b={rated}&x=length&y={quote(METRIC)}", "suites": "/suites",
     }  # fmt: skip

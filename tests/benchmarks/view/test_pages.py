@@ -15,6 +15,7 @@ from made_records import agreement_record
 from rated_task import run_rated
 from viewed_runs import METRIC, ROWS, Viewed, caption
 
+import capbench
 from capbench.atomic_files import draft_beside
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
 from capbench.benchmarks.records.progress_file import progress_written
@@ -162,43 +163,41 @@ def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has
 
 
 def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Path) -> None:
-    plain: dict[str, Any] = {"image": "i", "candidate": "a b", "references": ["a b"]}
-    rows = [plain | {"id": f"r{row}", "ratings": [row % 3]} for row in range(9)]
+    plain: dict[str, Any] = {"image": "i", "candidate": "c d"}
+    rows = [plain | {"id": f"r{n}", "references": ["cd"[n % 2]], "ratings": [n % 3] * (n % 2 + 1)} for n in range(9)]
     rows[4]["references"] = []
-    run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"}, metric_list=["rouge_l"])
+    run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"}, metric_list=["rouge_l", "cider"])
     site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()))
     (run,) = site.runs.all()[0]
     samples = site.runs.samples(run)
     assert [row["id"] for row in samples.rows(samples.order(query="failure").tolist())] == ["r4"]
     assert samples.order("rouge_l").tolist()[-1] == samples.order(query="failure")[0]
+    # A row weighs as often as it was rated.
+    assert explain(run.record, "cider", samples.rows([0])[0], samples).value > 0
 
 
-def test_matches_that_do_not_give_the_recorded_score_are_not_shown(viewed: Viewed) -> None:
+def test_explanation_that_does_not_give_the_recorded_score_is_not_shown(viewed: Viewed) -> None:
     row = RunSamples(viewed.first.folder, viewed.first.record).rows([2])[0]
-    explained = explain(viewed.first.record, "meteor", row)
-    assert max(reference.value for reference in explained.of_references) == pytest.approx(row["meteor"], abs=1e-9)
-    for metric in ("meteor", "capture"):
+    for metric in ("meteor", "capture", METRIC):
         with pytest.raises(MetricError, match=r"recomputed score is 0\.\d+, but the recorded score is 0\.\d+"):
             explain(viewed.first.record, metric, {**row, metric: row[metric] - 0.001})
         with pytest.raises(MetricError, match="no score of this metric"):
             explain(viewed.first.record, metric, {**row, metric: None})
         with pytest.raises(MetricError, match="no caption with references"):
             explain(viewed.first.record, metric, {metric: 0.5})
+    with pytest.raises(MetricError, match="more than 200,000 characters"):
+        explain(viewed.first.record, "meteor", {**row, "candidate": "a " * 100_000})
 
 
-def test_number_of_capture_that_a_run_recorded_is_the_one_that_is_explained(viewed: Viewed) -> None:
-    import capbench
-
-    capture = "capture[parser=grammar,synonyms=false,soft=false,of={}]"
-    names = [capture.format(measure) for measure in ("recall", "object_precision")]
-    captions = {"path": str(viewed.folder / "plain.jsonl")}
-    options = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": viewed.folder / "of"}
-    run = capbench.evaluate("captions", "captioned", model_args=captions, metrics=names, **options)["captioned"]
-    (row,) = run.samples.slice(7, 1).to_pylist()
-    recall, precision = (explain(run.record, name, row) for name in names)
-    assert recall.method.endswith("the recall of objects, attributes and relations, weighted 5 : 5 : 2")
-    assert precision.method.endswith("the precision of objects")
-    assert np.mean([reference.value for reference in recall.of_references]) == pytest.approx(row[names[0]], abs=1e-9)
+def test_scores_of_a_run_are_explained_with_its_settings_and_frequencies(viewed: Viewed, tmp_path: Path) -> None:
+    names = ["capture[parser=grammar,synonyms=false,soft=false,of=recall]", "cider[variant=plain]", "bleu_2"]
+    options = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": tmp_path, "metrics": names}
+    capbench.evaluate("captions", "captioned", model_args={"path": str(viewed.folder / "plain.jsonl")}, **options)
+    (run,) = Runs([tmp_path]).all()[0]
+    samples = RunSamples(run.folder, run.record)
+    for row in samples.rows([0, 7, 20]):
+        _, cider, _ = (explain(run.record, name, row, samples) for name in names)
+        assert np.mean([part.value for part in cider.parts]) == pytest.approx(row[names[1]], abs=1e-9)
 
 
 def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Viewed) -> None:

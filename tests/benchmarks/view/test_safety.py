@@ -140,7 +140,7 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, viewed) -> None:
         f"/runs/{rated}/samples?sort={HOSTILE[0]}&q='{HOSTILE[3]}' or `{HOSTILE[0]}` >= 0",
         f"/runs/{second}/samples?view=grid", f"/runs/{second}/about",
         f"/runs/{second}/samples?sort={HOSTILE[0]}", f"/runs/{second}/samples/7?q={HOSTILE[2]}",
-        f"/runs/{first}/samples/3?matches=capture", f"/runs/{first}/samples/3?matches=meteor",
+        *(f"/runs/{first}/samples/3?matches={metric}" for metric in ("capture", "cider", "meteor")),
         f"/runs/{first}/samples/3?matches={HOSTILE[0]}", f"/runs/{rated}/scatter?x=ratings&y={HOSTILE[0]}",
         f"/runs/{rated}/scatter?y={HOSTILE[1]}", f"/compare?a={first}&b={second}&x={HOSTILE[0]}",
         f"/compare?a={rated}&b={rated}&y={HOSTILE[1]}",
