@@ -1,8 +1,11 @@
 """Rules of the checklist: what becomes of captions, read with word lists only."""
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from capbench.benchmarks.protocols.checklist.captions import load, sentences
 from capbench.benchmarks.protocols.checklist.readers import ListsReader
@@ -22,7 +25,12 @@ from capbench.metrics.capture.grammar_parser import LEXICONS
 WORDS = load()
 CHANGE = {rule.name: rule.change for rule in CHANGES}
 SEEN = Counter({"dog": 3, "cat": 3, "cats": 1, "woman": 2, "women": 1, "horse": 1, "truck": 9})
+CASES = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text(encoding="utf-8"))
 DONORS = [Donor("theirs", "two ducks swim in a pond", frozenset({"duck", "pond"}))]
+
+
+def cases(kind: str) -> list[tuple[str, str, Any]]:
+    return [(rule, *case) for rule, of_rule in CASES[kind].items() for case in of_rule]
 
 
 def given(text: str, *references: str, seed: int = 0, donors: list[Donor] | None = None) -> RuleInput:
@@ -36,105 +44,14 @@ def change(rule: str, text: str, *references: str, **keys) -> str:
     return CHANGE[rule](given(text, *references, **keys))
 
 
-@pytest.mark.parametrize(
-    ("rule", "text", "expected"),
-    [
-        # cat has been seen three times, in both numbers together; horse has not, and no other sister at all.
-        ("object_replaced", "Two dogs run .", "Two cats run ."),
-        ("object_replaced", "A man waits.", "A woman waits."),
-        ("attribute_replaced", "A leather hat of an old man.", "A leather hat of a young man."),
-        ("attribute_replaced", "Big dogs run.", "Small dogs run."),
-        ("attribute_replaced", "A light blue wall", "A dark blue wall"),
-        ("attribute_replaced", "A wooden fence", "A metal fence"),
-        ("relation_replaced", "A dog behind a fence", "A dog in front of a fence"),
-        ("relation_replaced", "The sign on the left wall.", "The sign on the right wall."),
-        ("relation_replaced", "Above a door hangs a lamp.", "Below a door hangs a lamp."),
-        ("relation_replaced", "In front of the house runs a dog.", "Behind the house runs a dog."),
-        ("number_replaced", "Two dogs and a cat", "Four dogs and a cat"),
-        ("number_replaced", "It has 12 windows.", "It has 14 windows."),
-        ("object_left_out", "A dog runs along the beach .", "A dog runs ."),
-        ("object_left_out", "A small brown dog sleeps beside the door of a house.", "A small brown dog sleeps."),
-        ("object_left_out", "A man in a red hat is asleep.", "A man is asleep."),
-        ("object_left_out", "Behind the old fence, two dogs run.", "Two dogs run."),
-        ("object_left_out", "Three men walk on a beach while it rains.", "Three men walk while it rains."),
-        ("sentence_made_up", "A dog runs", "A dog runs. Two ducks swim in a pond."),
-        ("sentence_made_up", "A dog runs .", "A dog runs . Two ducks swim in a pond."),
-        ("attributes_swapped", "An orange car near a green house.", "A green car near an orange house."),
-        ("attributes_swapped", "Big dogs chase a small cat.", "Small dogs chase a big cat."),
-        ("sentence_repeated", "a dog runs", "a dog runs. A dog runs."),
-        ("end_cut", "one two three four five six seven", "one two three four five"),
-        ("negation", "A dog is asleep.", "A dog is not asleep."),
-        ("negation", "A dog runs home.", "A dog does not run home."),
-        ("negation", "Two dogs run home.", "Two dogs do not run home."),
-        ("negation", "A dog running home", "A dog not running home"),
-        ("negation", "A man has a hat", "A man does not have a hat"),
-        ("case", "A Dog runs.", "a dog runs."),
-        ("case", "a dog runs.", "A DOG RUNS."),
-        ("punctuation", "A dog, the boy's t-shirt, runs.", "A dog the boy's t-shirt runs"),
-        ("punctuation", "A dog runs", "A dog runs."),
-        ("punctuation", "The #1 dog: 1/2 of $3.50", "The #1 dog 1/2 of $3.50"),
-        ("punctuation", "A dog 's tail , it 'runs'", "A dog 's tail it runs"),
-        ("synonym", "A photo of two bushes.", "A photograph of two bushes."),
-        ("synonym", "An old bicycle waits.", "An old bike waits."),
-        ("sentence_order", "A dog runs. A cat sits", "A cat sits. A dog runs."),
-        ("blank", "A dog runs.", ""),
-        ("same_for_all", "A cat.", "A dog runs."),
-        ("own_4", "a cat", "a cat. a cat. a cat. a cat."),
-    ],
-)
+@pytest.mark.parametrize(("rule", "text", "expected"), cases("changed"))
 def test_rule_changes_a_caption(rule: str, text: str, expected: str):
     changed = {change(rule, text, seed=seed) for seed in range(20)}
     assert expected in changed
     assert text not in changed
 
 
-@pytest.mark.parametrize(
-    ("rule", "text", "references"),
-    [
-        ("object_replaced", "Two dogs run.", ["Two cats run."]),  # the only sister is in a reference
-        ("object_replaced", "A truck waits.", []),  # its sisters were not seen
-        ("object_replaced", "A group waits.", []),  # nothing stands for it
-        ("object_replaced", "A guinea dog park for dog owners", []),  # the noun is a part of another
-        ("object_replaced", 'A sign says "Dog here" in Dog Town.', []),
-        ("object_replaced", "The swings are red.", []),
-        ("attribute_replaced", "A big dog.", ["A small dog."]),
-        ("attribute_replaced", "Tall hair, a mint green wall, a full shot, the Red Cross", []),
-        ("attribute_replaced", "A dog is open to that.", []),
-        ("relation_replaced", "A dog runs up.", []),
-        ("relation_replaced", "It stretches from the left to the right on a sunny day under a blue sky.", []),
-        ("number_replaced", "One dog, 21 cats and 1 horse.", []),
-        ("number_replaced", "The two of them.", []),
-        ("number_replaced", "About 17 dogs and one or two cats", []),
-        ("object_left_out", "On the beach waits a dog.", []),
-        ("object_left_out", "A dog is on the beach.", []),
-        ("object_left_out", "A dog sits next to a house.", []),
-        ("object_left_out", "A small dog waits on a beach jersey", []),  # there is more to the beach
-        ("object_left_out", "Dog by the old house", []),  # little would be left
-        ("object_left_out", "A lawn surrounded by a fence and a wall, with a dog and a cat on a bench and a box", []),
-        ("object_left_out", "A big red sign is old. The dog on the sign is asleep.", []),  # the caption is about it
-        ("object_left_out", "A big old dog with its paw on the bench is asleep.", []),
-        ("sentence_made_up", "A duck waits.", []),
-        ("sentence_made_up", "A dog waits.", ["Some ducks wait."]),
-        ("words_shuffled", "A dog, a cat", []),
-        ("attributes_swapped", "A red car. An old house.", []),
-        ("attributes_swapped", "A red car near a red house.", []),
-        ("attributes_swapped", "A big red car.", []),
-        ("attributes_swapped", "A white dog chases a black dog.", []),
-        ("attributes_swapped", "A red car near an old house.", []),
-        ("end_cut", "one two three four five", []),
-        ("negation", "A dog is not asleep.", []),
-        ("negation", "A man isn't there, he is here.", []),
-        ("negation", "A dog park near two runs", []),
-        ("negation", "There are a few dogs that could be old, as are many cats.", []),
-        ("negation", "Beside the plant leaves.", []),
-        ("case", "123", []),
-        ("synonym", "A dog.", []),
-        ("synonym", "A bush dog and color prints", []),
-        ("sentence_order", "A dog runs.", []),
-        ("sentence_order", "A dog runs. It barks.", []),
-        ("references_2", "A dog runs.", []),
-    ],
-)
+@pytest.mark.parametrize(("rule", "text", "references"), cases("left"))
 def test_rule_says_why_it_leaves_a_caption(rule: str, text: str, references: list[str]):
     with pytest.raises(NothingToChange, match=r"^(has|counts|shares) "):
         change(rule, text, *references)
