@@ -239,8 +239,11 @@ import os, signal, sys
 from pathlib import Path
 import capbench
 
+replace = Path.replace
 def killed(self, target):
-    os.kill(os.getpid(), signal.SIGKILL)
+    if "no-model" in target.parts:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(self, target)
 Path.replace = killed
 capbench.evaluate(tasks=["small"], include_path=[sys.argv[1]], resamples=0, output_path=sys.argv[1] + "/runs")
 """
