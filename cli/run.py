@@ -41,6 +41,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..access import Request
+    from ..benchmarks.inputs.failures import FailureSummary
     from ..benchmarks.records.task_run import TaskRun
     from ..benchmarks.suites.places import TablePlace
 
@@ -313,7 +314,7 @@ def _tell(finished: TaskRun) -> None:
     lines: list[str] = []
     if record.ruled_out:
         lines.append(f"excluded {record.ruled_out:,}: the candidate is one of its own references (rated_reference)")
-    failures = [row for row in finished.failures if not finished.outside or OUTSIDE not in row["reason"]]
+    failures = _alike([row for row in finished.failures if not finished.outside or OUTSIDE not in row["reason"]])
     lines += [f"{outcome(failure)}: {describe(failure)}" for failure in failures[:8]]
     lines += [f"and {len(failures) - 8} more reasons in run.json"] if len(failures) > 8 else []
     lines += [f"counted as empty: {describe(empty)}" for empty in record.empty_captions[:8]]
@@ -337,6 +338,18 @@ def _tell(finished: TaskRun) -> None:
     where = f"; written to {finished.folder}" if finished.folder else ""
     lines.append(f"{counts.effective:,} of {counts.original:,} documents scored in {record.seconds:.1f} s{where}")
     tell(*(f"{record.task}: {line}" for line in lines))
+
+
+def _alike(failures: Sequence[FailureSummary]) -> list[FailureSummary]:
+    """Return failures, those of several metrics on the same samples for the same reason as one."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    kept: dict[tuple[str, ...], FailureSummary] = {}
+    for failure in failures:
+        name, colon, reason = failure["reason"].partition(": ") if failure["stage"] == "metric" else ("", "", "")
+        key = (failure["stage"], reason or failure["reason"], str(failure["count"]), *failure["samples"])
+        names.setdefault(key, []).append(name)
+        kept[key] = {**failure, "reason": f"{', '.join(names[key])}: {reason}" if colon else failure["reason"]}
+    return list(kept.values())
 
 
 def _unused(left_out: Mapping[str, str], *, has_model: bool) -> Iterator[str]:

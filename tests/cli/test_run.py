@@ -20,6 +20,7 @@ from tiny_images import noise_png
 
 from capbench.adapters import Captioner, CaptionRequest, adapters
 from capbench.cli import ls
+from capbench.cli.run import _alike
 from capbench.errors import UsageError
 
 from .conftest import cells_of
@@ -420,3 +421,13 @@ def test_judge_that_cannot_judge_is_refused(run_small, tmp_path: Path, arguments
     assert done.code != 0
     assert message in done.err
     assert "hush" not in done.err
+
+
+def test_metrics_that_fail_on_the_same_samples_for_one_reason_are_told_together():
+    rows = [
+        {"stage": "metric", "reason": f"{name}: no word", "count": 1, "samples": ["a"]} for name in ("rep", "cider")
+    ]
+    other = {"stage": "image", "reason": "rep: no word", "count": 1, "samples": ["a"]}
+    assert [row["reason"] for row in _alike([*rows, {**rows[0], "count": 2}, other])] == [
+        "rep, cider: no word", "rep: no word", "rep: no word",
+    ]  # fmt: skip
