@@ -109,7 +109,8 @@ def test_what_an_answer_lacks_is_named():
     said = {asked("a", items): '{"gt_verdicts": [{"item_index": 1, "verdict": "yes"}]}', asked("b", items): "no idea"}
     judge = Scripted(lambda request, _: said[f"{request.system}\n\n{request.prompt}"])
     scores = build_metric("checklist_coverage", {}).score(golden_items(captions, references), Context(judge=judge))
-    assert [(request.max_tokens, request.decoding) for request in judge.asked] == [(8192, {"temperature": 0.0, "seed": 0})] * 2
+    decoding = {"temperature": 0.0, "seed": 0}
+    assert [(request.max_tokens, request.decoding) for request in judge.asked] == [(8192, decoding)] * 2
     assert scores.values == pytest.approx([0.5, np.nan, 0, np.nan], nan_ok=True)
     assert scores.remarks == {0: "1 of its 2 items: no verdict, counted as not_mentioned"}
     assert scores.failures[1] == "the judge's answer is not JSON, and has no whole entry (1 tries): 'no idea'"

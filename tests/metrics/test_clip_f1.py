@@ -143,7 +143,8 @@ def test_boxes_that_cannot_be_cropped_cost_only_themselves():
 
 def test_image_that_cannot_be_read_costs_no_other_and_a_remark_is_of_its_item(tmp_path: Path, store: Store):
     missing = tmp_path / "e.jpg"
-    items = items_of([*CAPTIONS, "x", "y", "z"], [*BOXES, (), (), ()], ["a", "b", "c", "d", "gone", missing, "animated"])
+    images = [*"abcd", "gone", missing, "animated"]
+    items = items_of([*CAPTIONS, "x", "y", "z"], [*BOXES, (), (), ()], images)
     scores, again = (score("clip_f1", items, cache=store) for _ in "ab")
     assert scores.remarks == again.remarks == {6: "first frame"}
     assert scores.failures == {4: "image: cannot be read", 5: f"image {missing}: No such file or directory"}
