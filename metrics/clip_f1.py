@@ -390,7 +390,7 @@ class _Grams:
         member, other = np.divmod(alike - starts[of_pair], counts[of_pair])
         # Members that are equal have a cosine of 1; the converse need not hold.
         for pair, a, b in np.stack([of_pair, member, other], axis=1)[member < other].tolist():
-            if first[pair, b] == b and np.array_equal(members[pair][a], members[pair][b]):
+            if np.array_equal(members[pair][a], members[pair][b]):
                 first[pair, b] = first[pair, a]
         return first
 

@@ -12,7 +12,8 @@ class NamedFeatures(Encoder):
     """Gives the features of a name, which for an image is what it holds and its box; notes what it encodes.
 
     Args:
-        features: Those of each name, or a function that returns them. What has none cannot be read.
+        features: Those of each name, or a function that returns them. What has none cannot be read;
+            ``animated`` is read with a remark.
         context_length: So many words are the longest text.
     """
 
@@ -36,7 +37,8 @@ class NamedFeatures(Encoder):
         self.encoded += texts
         of = self.features if callable(self.features) else self.features.get
         vectors = {at: np.array(vector) for at, vector in enumerate(map(of, texts)) if vector is not None}
-        yield Encoded(vectors, {at: "cannot be read" for at in range(len(texts)) if at not in vectors})
+        failures = {at: "cannot be read" for at in range(len(texts)) if at not in vectors}
+        yield Encoded(vectors, failures, {at: "first frame" for at, text in enumerate(texts) if text == "animated"})
 
     def tokens(self, texts: Sequence[str]) -> Iterator[Encoded]:
         raise NotImplementedError

@@ -77,7 +77,7 @@ class WeightedMetrics:
             if metric.metric.corpus_dependent:
                 raise UsageError(f"the values of metric '{name}' depend on the other captions of a step.", remedy)
             if names.count(name) > 1:
-                raise UsageError(f"two metrics are called '{name}'", f"Give one of them a label: {name}[label=NAME].")
+                raise UsageError(f"two metrics are called '{name}'", "Give one of them another: METRIC[name=NAME].")
         loaded = {id(part.models): LoadedWhenAsked(part.models) for part in parts}
         self._models = [loaded[id(part.models)] for part in parts]
 

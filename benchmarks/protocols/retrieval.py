@@ -351,7 +351,6 @@ def _same_once_cut(texts: Sequence[str], seen: np.ndarray, image_of_text: np.nda
     return sum(
         any(texts[at] != texts[other] and image_of_text[at] != image_of_text[other] for other in group)
         for group in alike.values()
-        if len(group) > 1
         for at in group
     )
 

@@ -105,14 +105,24 @@ def test_answers_to_questions_give_the_printed_rates(data_folder: Callable[[str]
 
 @pytest.mark.usefixtures("princeton", "nltk_data")
 def test_what_is_missing_or_unknown_is_named(tmp_path: Path):
-    (tmp_path / "relation.json").write_text('{"car": ["road"], "dog": []}')
+    (tmp_path / "relation.json").write_text('{"car": ["road"], "dog": [], "bus": [], "sky": []}')
     (tmp_path / "safe_words.txt").write_text("sky\n")
     files = {"associations": str(tmp_path / "relation.json"), "safe_words": str(tmp_path / "safe_words.txt")}
-    vectors = make_vectors(tmp_path / "vectors", ["x", "car", "road", "dog"])
+    # The last word is similar to the second, as both are of one group.
+    vectors = make_vectors(tmp_path / "vectors", ["x", "car", "road", "dog", *map(str, range(107)), "bus"])
     metric = build_metric("amber_chair", {**files, "vectors": vectors})
-    items = golden_items(["A red car stands on a road ."] * 3, [["dog", "car"], ["cat", "car"], ["dog"]])
+    captions = ["A red car stands on a road ."] * 3 + ["A dog and a bus stand under the sky .", "A bus stands here ."]
+    references = [["dog", "car"], ["cat", "car"], ["dog"], ["sky, dog, car, dog", "car"], ["dog", "dog, car"]]
+    items = golden_items(captions, references)
     scores = metric.score(items, Context())
-    assert scores.values == pytest.approx([1, np.nan, np.nan], nan_ok=True)
+    assert scores.values == pytest.approx([1, np.nan, np.nan, 0, 1], nan_ok=True)
+    # Nouns, hallucinated ones, words of the truth, covered, foreseen, cognitive, captions, hallucinating.
+    assert np.stack([*scores.parts.values()], axis=1)[[0, 3, 4]].tolist() == [
+        [2, 2, 1, 0, 1, 1, 1, 1], [3, 0, 4, 2, 1, 1, 1, 0], [1, 1, 1, 0, 2, 1, 1, 1]
+    ]  # fmt: skip
+    kinds = [build_metric(f"amber_{name.lower()}", {**files, "vectors": vectors}) for name in COUNTERS]
+    assert [kind.label for kind in kinds] == [f"AMBER {name} (vectors)" for name in COUNTERS]
+    assert [kind.higher_is_better for kind in kinds] == [False, True, False, False]
     assert scores.failures[1] == "its word 'cat' is not among the associations"
     assert "expected 2, got 1" in scores.failures[2]
     with pytest.raises(MetricError, match="has no word vectors"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pipeline_stages import Scripted
 
 from capbench.metrics import Context, Items, build_metric
 from capbench.metrics.checklist import PROMPT, SYSTEM, listed, read_item, read_verdicts
@@ -101,17 +102,17 @@ def test_items_of_a_tag_or_type_count_alone(judged: tuple[Items, Context]):
     assert sum(int(kind.score(*judged).parts["items"].sum()) for kind in kinds) == GOLDEN["summary"]["total1"]
 
 
-def test_what_an_answer_lacks_is_named(answers):
+def test_what_an_answer_lacks_is_named():
     items = [{"question": "Is it red?"}, {"question": "Is it big?"}]
     references = [[*map(json.dumps, items)], ["Is it red?", "Is it big?"], ["Is it red?"], ['{"Question": "?"}']]
     captions = ["a", "b", " ", "c"]
-    rows = [
-        {"prompt": asked("a", items), "response": '{"gt_verdicts": [{"item_index": 1, "verdict": "yes"}]}'},
-        {"prompt": asked("b", items), "response": "no idea"},
-    ]
-    context = Context(judge=answers(rows))
-    scores = build_metric("checklist_coverage", {}).score(golden_items(captions, references), context)
+    said = {asked("a", items): '{"gt_verdicts": [{"item_index": 1, "verdict": "yes"}]}', asked("b", items): "no idea"}
+    judge = Scripted(lambda request, _: said[f"{request.system}\n\n{request.prompt}"])
+    scores = build_metric("checklist_coverage", {}).score(golden_items(captions, references), Context(judge=judge))
+    decoding = {"temperature": 0.0, "seed": 0}
+    assert [(request.max_tokens, request.decoding) for request in judge.asked] == [(8192, decoding)] * 2
     assert scores.values == pytest.approx([0.5, np.nan, 0, np.nan], nan_ok=True)
     assert scores.remarks == {0: "1 of its 2 items: no verdict, counted as not_mentioned"}
     assert scores.failures[1] == "the judge's answer is not JSON, and has no whole entry (1 tries): 'no idea'"
     assert scores.failures[3].startswith("an item of its checklist has no 'question'")
+    assert read_verdicts('<think></think>{"gt_verdicts": [{"item_index": 0, "verdict": "no"}]}</think>', 1) == ["no"]

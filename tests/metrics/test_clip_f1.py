@@ -11,7 +11,7 @@ from capbench.adapters import Box, Encoder, ImageHandle
 from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Cache, Context, Items, NoCache, build_metric
-from capbench.metrics.clip_f1 import proportions, text_parts
+from capbench.metrics.clip_f1 import ClipF1, proportions, text_parts
 from capbench.metrics.golden import golden_items
 
 CAPTIONS = [
@@ -111,6 +111,11 @@ def test_prompt_goes_before_every_text_part():
     texts = ["A photo of " + text for text in text_parts(CAPTIONS[0])]
     assert scores.values[0] == pytest.approx(by_definition("a", BOXES[0], texts, 5)[2], abs=1e-6)
     assert set(texts) < set(encoder.encoded)
+    metric = build_metric("clip_f1", {"prompt": "A photo of "})
+    assert isinstance(metric, ClipF1)
+    of_texts, of_image = metric.explain(items_of(CAPTIONS[:1], BOXES[:1], "a"), Context(encoder=encoder))
+    for name, parts in (("precision", of_texts), ("recall", of_image)):
+        assert np.mean([share for *_, share in parts]) == pytest.approx(scores.parts[name][0])
 
 
 def test_three_metrics_encode_once_and_a_second_run_not_at_all(store: Store):
@@ -136,12 +141,14 @@ def test_boxes_that_cannot_be_cropped_cost_only_themselves():
     np.testing.assert_array_equal(scores.values, score("clip_f1", items_of()).values)
 
 
-def test_image_that_cannot_be_read_costs_no_other(tmp_path: Path):
+def test_image_that_cannot_be_read_costs_no_other_and_a_remark_is_of_its_item(tmp_path: Path, store: Store):
     missing = tmp_path / "e.jpg"
-    items = items_of([*CAPTIONS, "x", "y"], [*BOXES, (), ()], ["a", "b", "c", "d", "gone", missing])
-    scores = score("clip_f1", items)
+    images = [*"abcd", "gone", missing, "animated"]
+    items = items_of([*CAPTIONS, "x", "y", "z"], [*BOXES, (), (), ()], images)
+    scores, again = (score("clip_f1", items, cache=store) for _ in "ab")
+    assert scores.remarks == again.remarks == {6: "first frame"}
     assert scores.failures == {4: "image: cannot be read", 5: f"image {missing}: No such file or directory"}
-    assert np.isnan(scores.values[4:]).all()
+    assert np.isnan(scores.values).tolist() == [False] * 4 + [True, True, False]
     np.testing.assert_array_equal(scores.parts["truncated"][4:], 0)
     np.testing.assert_array_equal(scores.values[:4], score("clip_f1", items_of()).values)
 
@@ -266,6 +273,7 @@ def test_value_calculated_by_hand():
 def test_copies_that_differ_by_the_rounding_of_single_precision_add_nothing():
     generator = np.random.default_rng(4)
     first, second = vectors(generator, 5).astype(np.float32), vectors(generator, 4).astype(np.float32)
-    copies = second * np.float32(1 + 1e-7) + np.float32(1e-7) * generator.normal(size=second.shape).astype(np.float32)
-    (plain, _), (with_copies, _) = proportions([(first, second), (first, np.concatenate([second, copies]))], 8)
+    copies = second * np.float32(1 + 1e-7) + np.float32(5e-6) * generator.normal(size=second.shape).astype(np.float32)
+    pairs = [(first, second), (first, np.concatenate([second, copies])), (first.astype(float), second.astype(float))]
+    (plain, _), (with_copies, _), _ = proportions(pairs, 8)
     np.testing.assert_allclose(with_copies, plain, atol=1e-6)

@@ -116,6 +116,7 @@ REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("capture", "", [{"input_limit": "0.6"}, {"soft": "max"}, {"alpha": -1}]),
     ("capture", "alpha", [{"alpha": 0, "beta": 0, "gamma": 0}]),
     ("capture", r"'of' must be f1, precision, recall, object_precision, .* not 'recal'", [{"of": "recal"}]),
+    ("checklist_coverage", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
     ("cider", "'variant' must be d or plain, not 'r'", [{"variant": "r"}]),
     ("clair", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
     ("clair", "fail or zero", [{"on_failure": "skip"}]),

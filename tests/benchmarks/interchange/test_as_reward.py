@@ -41,8 +41,9 @@ def test_reward_is_the_weighted_sum_of_the_metrics_own_values(tmp_path: Path):
     from_file = capbench.reward({"cider": 2.0, "length": -0.1}, corpus=counted)
     assert from_file(completions=COMPLETIONS, references=REFERENCES) == pytest.approx(expected.tolist(), abs=1e-12)
     # Each row a document: the same n-grams are in other numbers of them.
-    apart = capbench.reward("cider", corpus=CORPUS, group="none")(completions=COMPLETIONS, references=REFERENCES)
-    assert apart[0] != pytest.approx(table.values[cider][0])
+    for corpus in (CORPUS, {number: row["references"] for number, row in enumerate(CORPUS)}):
+        apart = capbench.reward("cider", corpus=corpus, group="none")(completions=COMPLETIONS, references=REFERENCES)
+        assert apart[0] != pytest.approx(table.values[cider][0])
 
 
 def test_completions_are_texts_or_chats_and_other_columns_are_not_looked_at():
@@ -79,6 +80,8 @@ def test_images_are_objects_paths_or_lists_of_one(tmp_path: Path, monkeypatch: p
     values = reward(completions=captions, image=["noise.png"] * 2)
     assert None not in values
     assert reward(completions=captions, images=[[image]] * 2) == values
+    with pytest.warns(UserWarning, match="completion 1: image: "):
+        assert reward(completions=captions, images=[[image], [image] * 2]) == [values[0], None]
     extras = [{"image": image}] * 2
     assert reward.compute_score(solution_strs=captions, ground_truths=[""] * 2, extra_infos=extras) == values
     with pytest.warns(UserWarning, match=r"2 completions .*: completion 0: image: .*; completion 1: clip_s: "):
@@ -103,8 +106,11 @@ def test_completion_without_references_is_an_error_or_the_given_value():
         capbench.reward("meteor")(**columns)
     second = capbench.reward("meteor")(completions=COMPLETIONS[1:2], references=REFERENCES[1:2])
     for value in (-1.0, None):
-        with pytest.warns(UserWarning, match="completion 0"):
-            assert capbench.reward("meteor", on_error=value)(**columns) == [value, *second]
+        with pytest.warns(UserWarning, match="completion 0: [^;]*$"):
+            assert capbench.reward("meteor", on_error=value)(**columns, log_metric=pytest.fail) == [value, *second]
+    for count, more in ((3, "completion 2: [^;]*$"), (4, "completion 2: [^;]*; and 1 more$")):
+        with pytest.warns(UserWarning, match=more):
+            capbench.reward("meteor", on_error=None)(completions=["a"] * count, references=[[]] * count)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +121,7 @@ def test_completion_without_references_is_an_error_or_the_given_value():
         (lambda: capbench.reward("meteor", corpus=CORPUS), "corpus= is for the metric 'cider'"),
         (lambda: capbench.reward("cider", corpus=[{"references": []}]), "corpus: row 0"),
         (lambda: capbench.reward("cider", corpus=CORPUS[:2]), "of 1 document, where every n-gram weighs 0"),
+        (lambda: capbench.reward(["meteor", "length[name=meteor]"]), r"are called 'meteor'\n.*name=NAME"),
         (lambda: capbench.reward(["meteor", "length"], on_error="skip"), "on_error='skip'"),  # pyright: ignore
     ],
 )

@@ -102,7 +102,10 @@ def test_ranks_do_not_depend_on_the_blocks_and_are_those_of_the_whole_matrix(mon
 
 
 X, Y, BETWEEN, NEAR = [1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.6 + 1e-8, 0.8]
-FEATURES = {"a": X, "b": Y, "c": BETWEEN, "x": X, "x too": X, "y": Y, "between": BETWEEN, "near": NEAR}
+FEATURES = {
+    "a": X, "b": Y, "c": BETWEEN, "x": X, "x too": X, "y": Y, "between": BETWEEN, "near": NEAR,
+    "animated": BETWEEN,
+}  # fmt: skip
 
 
 def test_ties_are_broken_against_the_model(run: Callable[..., TaskRun]):
@@ -123,8 +126,8 @@ def test_ties_are_broken_against_the_model(run: Callable[..., TaskRun]):
 
 
 def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[..., TaskRun], tmp_path: Path):
-    captions = {"a": ["x", "one two three four", 5], "b": ["y", "y"], "c": ["lost"], "d": ["near"]}
-    features = FEATURES | {"one two three four": X, "d": None}
+    captions = {"a": ["x", "one two three four", 5], "b": ["y", "five six seven eight"], "c": ["lost"], "d": ["near"]}
+    features = FEATURES | {"one two three four": X, "five six seven eight": Y, "d": None}
     settings: dict[str, Any] = {"resamples": 100, "output_path": tmp_path / "runs"}
     done = run(captions, OfFiles(features), "protocol: {captions: 2}\nchecks: {rows: 6, images: 4}\n", **settings)
     # A row without a caption costs that row, an image or a caption that cannot be read the whole image.
@@ -136,10 +139,10 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
     ranks = {key: (value.value, value.scale, value.n) for key, value in read.record.results.items()}
     assert ranks["image_to_text_median_rank.median"] == (1.0, 1.0, 2)
     assert ranks["text_to_image_recall_1"] == (1.0, 100.0, 4)
-    assert read.record.truncation["retrieval"].cut == 1
-    other = run(
-        captions, OfFiles(features | {"y": X}), "protocol: {captions: 2}\n", store=tmp_path / "other", **settings
-    )
+    cut = read.record.truncation["retrieval"]
+    assert (cut.cut, cut.identical) == (2, 2)
+    features |= {"y": X, "five six seven eight": X}
+    other = run(captions, OfFiles(features), "protocol: {captions: 2}\n", store=tmp_path / "other", **settings)
     (comparison,) = compare_runs([done.folder, other.folder], CompareSettings(metrics=["text_to_image_recall_1"]))
     assert [entry.value for entry in comparison.compared] == [1.0, 0.5]
     assert not any("excluded" in note or "scored in all" in note for note in comparison.notes)
@@ -147,7 +150,8 @@ def test_run_records_what_was_left_out_cut_and_how_it_compares(run: Callable[...
 
 def test_nothing_that_can_be_encoded_is_an_error_and_shards_without_any_are_passed_over(run, monkeypatch):
     monkeypatch.setattr("capbench.benchmarks.running.runner.SHARD_OF_IMAGES", 1)
-    done = run({"a": ["lost"], "b": ["y"], "c": ["near"]}, OfFiles(FEATURES))
+    done = run({"a": ["lost"], "b": ["y"], "animated": ["near"]}, OfFiles(FEATURES))
+    assert [(remark["reason"], remark["samples"]) for remark in done.record.remarks] == [("first frame", ["2"])]
     assert [row["rank"] for row in done.samples.to_pylist() if row["image"]] == [1, 1, 1, 1]
     assert done.record.documents.effective == 2
     with pytest.raises(DataError, match=r"no image can be encoded\n0: candidate cannot be read"):

@@ -355,6 +355,7 @@ def test_equal_scores_keep_the_order_of_the_run_and_missing_ones_come_last(sampl
         ("failure", [1]), ("not failure and length < 3", [0]), ("failure contains metric", [1]), ("empty", [6]),
         ("length < 2 or length > 5 and cider > 0", [0, 5]), ("(length < 2 or length > 5) and cider > 0", [0, 5]),
         ("not (length < 6 or empty)", [5]), ("  ", list(range(7))),
+        ("length = 1".ljust(1_000), [0]), ("not " * 20 + "empty", [6]), ("(" * 20 + "empty" + ")" * 20, [6]),
     ],
 )  # fmt: skip
 def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str, expected: list[int]):
@@ -371,7 +372,12 @@ def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str,
         ("(length > 3", "character 12: expected '\\)', found the end"),
         ("cider", "character 6: expected '<', '<=', .* after 'cider', found the end"),
         ("references = a", "holds lists of texts: compare it by 'contains'"),
-        ("not " * 30 + "empty", "at most 20 levels"),
+        ("not " * 21 + "empty", "at most 20 levels"),
+        ("(" * 21 + "empty" + ")" * 21, "at most 20 levels"),
+        ("length = 1".ljust(1_001), "the filter has 1,001 characters; at most 1,000 are read"),
+        ("cider < 1 & length", "character 11: expected a column, a number or a text in quotation marks, found '&'"),
+        ("candidate contains and (", "character 24: expected 'and', 'or' or the end, found '\\('"),
+        ("not length contains 1", "character 12: expected '<', '<=', .* after 'length', found 'contains'"),
     ],
 )
 def test_a_filter_that_cannot_be_read_is_an_error_that_names_the_place(samples: RunSamples, query: str, message: str):
