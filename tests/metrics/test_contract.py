@@ -109,7 +109,7 @@ REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("autodq", "", [{"events": "mine"}, {"tries": 0}, {"temperature": -1}, {"seed": -1}, {"max_tokens": 0}]),
     ("bertscore", "num_layers is required for 'bert-base-uncased'", [{"model": "bert-base-uncased"}]),
     ("bertscore", "above 0", [{"num_layers": 0}]),
-    ("bertscore", "'of' must be f1, precision or recall, not 'f2'", [{"of": "f2"}]),
+    ("bertscore", "'of' must be precision, recall or f1, not 'f2'", [{"of": "f2"}]),
     ("caparena_auto", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
     ("caparena_auto", "", [{"on_failure": "tie"}]),
     ("capture", "parser", [{"parser": "spice"}, {"parser": "recorded"}]),
