@@ -88,7 +88,7 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     arrive(3)
     page.keyboard.press("ArrowLeft")
     arrive(2)
-    page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth > 0")
+    page.wait_for_function("() => document.querySelector('p.large')?.textContent.startsWith('No image here: it ')")
     page.keyboard.press("Escape")
     page.wait_for_function("() => document.querySelector('h1')?.textContent === 'Samples'")
     assert "sort=-meteor" in page.url
