@@ -12,7 +12,7 @@ from torch.multiprocessing.spawn import start_processes
 def _one_of_two(rank: int, port: str, work: Callable[[], object]) -> None:
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port, "ACCELERATE_USE_CPU": "true",
+        "MASTER_PORT": port,
     }  # fmt: skip
     torch.set_num_threads(1)
     # What the process that this one was forked from knows of itself.

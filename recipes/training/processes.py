@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,14 +23,27 @@ class TrainingProcesses:
 
     Args:
         device: The device of this process; None takes a separate GPU, if there is one.
+
+    Raises:
+        UsageError: Several processes were started that do not know of each other.
     """
 
     def __init__(self, device: str | None) -> None:
+        import torch
         from accelerate import PartialState
 
+        started = int(os.environ.get("WORLD_SIZE", "1"))
+        # Without a GPU accelerate takes each of several processes for the only one, unless it is told.
+        on_cpu = device == "cpu" or (started > 1 and not torch.accelerator.is_available())
         # Other processes wait while the first makes data or evaluates; where one fails, its launcher ends the rest.
-        self._state = PartialState(cpu=device == "cpu", timeout=timedelta(days=30))
-        self.device: str = device or str(self._state.device)
+        self._state = PartialState(cpu=on_cpu, timeout=timedelta(days=30))
+        if self._state.num_processes != started:
+            raise UsageError(
+                f"{started} processes were started, and each trains as one of {self._state.num_processes}: all would "
+                "write the same folder.",
+                "On processors add --device cpu; on GPUs start as many processes as there are.",
+            )
+        self.device: str = "cpu" if on_cpu else device or str(self._state.device)
         self.count: int = self._state.num_processes
         self.number: int = self._state.process_index
         self.is_first: bool = self._state.is_main_process

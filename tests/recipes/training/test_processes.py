@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from started_by_torchrun import in_two
 from tiny_recipes import FURTHER, VALIDATION
 from torch.multiprocessing.spawn import ProcessExitedException
 
+from capbench.errors import UsageError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import run_recipe
 from capbench.recipes.training.history import read_history
@@ -61,3 +63,17 @@ def test_captioner_trains_on_its_own_captions_in_two_processes_as_in_one(
     trained(recipe, tmp_path / "one")
     in_two(lambda: trained(recipe, tmp_path / "two"))
     assert_as_one(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="two processes need two GPUs, where there is one")
+def test_processes_know_of_each_other_whether_or_not_a_device_is_named(monkeypatch: pytest.MonkeyPatch):
+    def look() -> None:
+        processes = TrainingProcesses(None)
+        assert (processes.count, processes.device, processes.is_first) == (2, "cpu", processes.number == 0)
+        assert processes.total([processes.number]) == [1.0]
+
+    in_two(look)
+    monkeypatch.setattr("accelerate.PartialState", lambda **_: SimpleNamespace(num_processes=1))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="2 processes were started, and each trains as one of 1"):
+        TrainingProcesses(None)
