@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -172,13 +173,17 @@ def build_index(include_paths: Sequence[str | Path] = ()) -> TaskIndex:
     return index
 
 
+_path = cache(Path)
+"""Paths that are compared and hashed for each index anew remember how."""
+
+
 def _yaml_files(folder: Path) -> Iterator[Path]:
     """Yield the YAML files below a folder that are not hidden."""
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in (*folders, *files):
             if name.endswith((".yaml", ".yml")) and not name.startswith("."):
-                yield Path(place, name)
+                yield _path(place, name)
 
 
 def read_entry(path: Path, known: dict[Path, ParsedFile] | None = None) -> IndexEntry | None:

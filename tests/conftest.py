@@ -43,6 +43,20 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 gc.disable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules of costly tests in each worker's share: what is left to the end is short."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    costly = {item.path for item in items if {"costly", "ray"} & {mark.name for mark in item.iter_markers()}}
+    first, rest = ([item for item in items if (item.path in costly) is part] for part in (True, False))
+    items[:] = [
+        item
+        for worker in range(workers)
+        for part in (first, rest)
+        for item in part[len(part) * worker // workers : len(part) * (worker + 1) // workers]
+    ]
+
+
 def pytest_collection_finish() -> None:
     """Leave what was made so far aside, and collect garbage of tests from here on, in larger portions than usual."""
     gc.freeze()

@@ -14,8 +14,6 @@ import pytest
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
-pytest.importorskip("ipykernel")
-pytest.importorskip("trl")
 
 Outputs = list[Any]
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"

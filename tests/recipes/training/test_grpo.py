@@ -15,7 +15,6 @@ from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
 from capbench.recipes.training.history import StepReport, read_history
 
-pytest.importorskip("trl", reason="needs the extra rl")
 pytestmark = pytest.mark.costly
 
 Grpo = Callable[..., TrainingCall]
