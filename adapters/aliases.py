@@ -147,6 +147,10 @@ class ModelSpec:
         of_hub = (part.argument for part in parts if isinstance(part, Repository))
         return self.name if self.name in list_aliases() else next(of_hub, "")
 
+    def fetched_first(self) -> str:
+        """As :meth:`fetched_by`; empty where its weights are on this machine."""
+        return "" if all(part.is_here() for part in self.resources()) else self.fetched_by()
+
     @property
     def runs_remote_code(self) -> bool:
         """Whether code that comes with its checkpoint would run."""

@@ -176,8 +176,7 @@ class ResolvedCall:
         kept = [repository_folder(str(run.task.dataset_path), "dataset").is_dir() for run in on_hub]
         names = [run.fetched_by() for run, is_kept in zip(on_hub, kept, strict=True) if not is_kept]
         names += [metric.fetched_by() for run in self.plan for metric in run.metrics]
-        specs = [spec for spec in vars(self.models).values() if spec is not None]
-        names += [spec.fetched_by() for spec in specs if not all(part.is_here() for part in spec.resources())]
+        names += [spec.fetched_first() for spec in vars(self.models).values() if spec is not None]
         if not (named := list(dict.fromkeys(filter(None, names)))):
             return ""
         return f"not here, and fetched first ('bench fetch {' '.join(named)}' lists sizes): {', '.join(named)}"

@@ -243,6 +243,12 @@ def test_value_that_nobody_makes_is_told_before_anything_is_made(pipeline, chang
     assert "stage merge: " not in shown.err
 
 
+def test_dry_run_lists_models_that_would_be_fetched(tmp_path, hub_cache, capsys):
+    Image.new("RGB", (40, 30)).save(tmp_path / "17.png")
+    main(["make", "detailcaps_synthesis", "--data", str(tmp_path), "--dry_run"])
+    assert "fetched first                llava-1.5, sam-vit-large, owlv2-large" in capsys.readouterr().out
+
+
 def test_images_that_a_model_makes_nothing_of_are_told(tmp_path, capsys):
     photos = tmp_path / "photos"
     photos.mkdir()
