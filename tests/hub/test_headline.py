@@ -29,7 +29,10 @@ def test_headline_command_records_what_it_loaded_and_gives_it_again_without_the_
     assert headline.asked("*/resolve/main/*") == headline.asked("*/discussions*") == []
 
     count = len(headline.requests)
-    ended = bench(*HEADLINE, HF_HUB_OFFLINE="1", BENCH_CACHE=str(tmp_path / "other"))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "meteor").symlink_to(tmp_path / "cache" / "meteor")
+    ended = bench(*HEADLINE, HF_HUB_OFFLINE="1", BENCH_CACHE=str(other))
     again = ended.record
     assert "fetched first" not in ended.err
     assert len(headline.requests) == count
