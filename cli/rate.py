@@ -31,7 +31,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError, did_you_mean
+from ..errors import UsageError, counted, did_you_mean
 from .options import READING, SERVER, TASK, add_options, locations_of, not_negative, positive, serve_pages, share, tell
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _report(session: Session, options: argparse.Namespace) -> None:
         return
     path, rows, unsaid = written
     if unsaid:
-        tell(f"left out: {unsaid:,} images that no rater could judge")
+        tell(f"left out: {counted(unsaid, 'row')} in which no rater could judge")
     tell(f"{path}: {rows:,} rows")
     tell(f"next: bench run --include_path {session.folder} --task {path.stem}")
 

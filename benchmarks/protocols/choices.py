@@ -148,18 +148,20 @@ class Choices(Protocol[SettingsT]):
 
     def collect(self, job: Job, failures: FailureLog) -> Generator[Shard, None, Summary]:
         """Read choices; in each draw all captions of a choice get the same references."""
-        tally, systems, parts = Tally(job), dict[str, int](), 0
+        tally, systems, documents = Tally(job), dict[str, int](), set[str]()
         choices = self.choices(job, failures)
         while some := list(islice(choices, job.shard)):
             samples = [row for choice in some for row in self._samples(choice)]
             tally.add([choice.category for choice in some], samples)
             for name in (name for choice in some for name in choice.systems):
                 systems.setdefault(name, len(systems))
-            parts += sum(len(choice.parts) for choice in some)
+            documents |= {part.id for choice in some for part in choice.parts}
             yield self._shard(some, samples, tally, systems)
         if not tally.rows:
             raise no_rows(job, f"no {self.sample} can be scored", failures)
-        return Summary(parts, data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems))
+        return Summary(
+            len(documents), data_checks=tally.checks(), categories=list(tally.categories), systems=list(systems)
+        )
 
     def _samples(self, choice: Choice) -> Iterator[CaptionRow]:
         """Yield all captions, for each part and draw."""

@@ -1,5 +1,7 @@
 """The web application for raters; it does not reveal which model wrote a caption."""
 
+import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,13 @@ from ...errors import BenchError
 from ..tables.pages.rendering import templates
 from ..tables.pages.serving import POLICY, assets
 from .forms import CANNOT_TELL, answer_of, spoken
+from .items import Step
 from .session import RatingQueue, rater_name
 
 _WORD = re.compile(r"\S+")
 _LONGEST_BODY = 16_384
 _KEPT = "This page already has an answer; the first one is kept."
+_OTHERS = "The answer is not saved: since the server was restarted, it asks about these captions."
 _HEADERS = {
     # Browsers send the origin of a form only if the referrer policy allows it; forms go only to this server.
     "referrer-policy": "same-origin",
@@ -105,18 +109,26 @@ class _Pages:
             **values,
             number=place.step.item,
             captions=[item.texts[number] for number in place.step.shown],
+            checksum=self._checksum(place.step),
             references=item.references if session.design.references else (),
             questions=session.design.questions,
             words=[list(_WORD.finditer(item.texts[number])) for number in place.step.shown[:1]],
             cannot_tell=CANNOT_TELL,
         )
 
+    def _checksum(self, step: Step) -> str:
+        """Return what tells the captions of a page from others: a restarted server may draw another battle."""
+        texts = self._session.items[step.item].texts
+        return hashlib.sha256(json.dumps([texts[number] for number in step.shown]).encode()).hexdigest()
+
     def answer(self, request: Request, form: dict[str, str]) -> Response:
         """Save an answer, and respond with the next question."""
         rater = self._rater(request)
-        place = self._desk.place(rater)
+        place = self._desk.place(rater, shown=False)
         if place.step is None or form.get("number") != str(place.number):
             return self._next(request, rater, kept=True)
+        if form.get("captions", own := self._checksum(place.step)) != own:
+            return self._step(rater, _OTHERS, 409)
         session = self._session
         answer = answer_of(session.design.questions, session.items[place.step.item], place.step, form)
         if isinstance(answer, ValueError):

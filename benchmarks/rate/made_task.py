@@ -27,7 +27,7 @@ def write_task(session: Session, by_rater: Mapping[str, Mapping[Key, Answer]]) -
         by_rater: The current answers by rater.
 
     Returns:
-        The YAML file of the task, the number of rows, and of items that no rater could judge; None without answers.
+        The YAML file of the task, the number of rows, and of those in which no rater could judge; None without answers.
 
     Raises:
         UsageError: The folder cannot be written.

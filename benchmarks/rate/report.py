@@ -452,7 +452,10 @@ def _values(
     read = {key: _words(items[key[0]], key[1], log.rows[key].get("shown", ())) / WORDS_A_SECOND for key in timed}
     fast = sum(seconds < read[key] for key, seconds in timed.items())
     repeated = [(answers[key[0], key[1]], answer) for key, answer in answers.items() if len(key) == 3]
-    met = [(right, answers[key]) for key, right in known.items() if key in answers]
+    # Which pairs of a battle a rater meets is drawn.
+    met = [
+        (right, answers[key]) for key, right in known.items() if key in answers and _pair(right) == _pair(answers[key])
+    ]
     places = Counter(_said(answer, log.rows.get(key, {}).get("shown", ())) for key, answer in answers.items())
     return {
         "answers": len(answers),
@@ -471,14 +474,23 @@ def _words(item: RatedItem, number: int | None, shown: Sequence[int]) -> int:
 
 
 def _said(answer: Answer, shown: Sequence[int]) -> str:
-    """Return what a rater did on the page: the place of a chosen caption, or the answer itself."""
+    """Return what a rater did on the page: the places of chosen captions, ranks by place, or the answer itself."""
     if isinstance(answer, Mapping) and "better" in answer:
         answer = answer["better"]
+    elif isinstance(answer, Mapping) and "best" in answer:
+        return f"places {[shown.index(caption) for caption in answer.values()]}"
+    elif isinstance(answer, list) and shown:
+        return f"ranks {[answer[caption] for caption in shown]}"
     return f"place {shown.index(answer)}" if type(answer) is int and answer in shown else str(answer)
 
 
+def _pair(answer: Answer) -> set[int]:
+    """Return the two captions of a battle; of other forms, none."""
+    return set(answer["pair"]) if isinstance(answer, Mapping) and "pair" in answer else set()
+
+
 def _alike(first: Answer, other: Answer) -> bool:
-    """Return whether two answers are equal; scores may differ by 1."""
+    """Return whether two answers are equal; scores may differ by 1, and errors may be marked in any order."""
     if isinstance(first, Mapping) and isinstance(other, Mapping):
         if "better" in first:
             return first["better"] == other["better"]
@@ -487,6 +499,8 @@ def _alike(first: Answer, other: Answer) -> bool:
                 entry == other[name] or (None not in (entry, other[name]) and abs(entry - other[name]) <= 1)
                 for name, entry in first.items()
             )
+    if first and other and isinstance(first, list) and isinstance(first[0], Mapping):
+        first, other = (sorted(sorted(mark.items()) for mark in marks) for marks in (first, other))
     return first == other
 
 

@@ -450,7 +450,7 @@ class RatingQueue:
 
     session: Session
     _seats: dict[str, tuple[list[Step], Answers]] = field(default_factory=dict)
-    _pages: dict[tuple[str, int], tuple[Step, float]] = field(default_factory=dict)
+    _pages: dict[tuple[str, int], tuple[Step, float | None]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def raters(self) -> list[tuple[str, int]]:
@@ -458,8 +458,13 @@ class RatingQueue:
         with self._lock:
             return [(name, len(self._seat(name)[1].current)) for name in self.session.raters()]
 
-    def place(self, rater: str) -> Assignment:
-        """Return the progress of a rater."""
+    def place(self, rater: str, *, shown: bool = True) -> Assignment:
+        """Return the progress of a rater.
+
+        Args:
+            rater: The rater.
+            shown: Whether the question is shown now; its answer has a time from then.
+        """
         with self._lock:
             asked, answers = self._seat(rater)
             # All earlier steps are answered, as answers are added and undone in order.
@@ -468,7 +473,8 @@ class RatingQueue:
                 return Assignment(None, number, len(asked))
             if (rater, number) not in self._pages:
                 step = asked[number]
-                self._pages[rater, number] = self._drawn(rater, step) if self._is_battle else step, monotonic()
+                step = self._drawn(rater, step) if self._is_battle else step
+                self._pages[rater, number] = step, monotonic() if shown else None
             return Assignment(self._pages[rater, number][0], number, len(asked))
 
     @property
@@ -517,10 +523,11 @@ class RatingQueue:
             OSError: The answer could not be written.
         """
         with self._lock:
-            place = self.place(rater)
+            place = self.place(rater, shown=False)
             if place.step is None or place.number != number:
                 return False
-            seconds = round(monotonic() - self._pages[rater, number][1], 1)
+            since = self._pages[rater, number][1]
+            seconds = None if since is None else round(monotonic() - since, 1)
             self._seat(rater)[1].add(place.step, answer, seconds, remark)
             del self._pages[rater, number]
             return True

@@ -206,7 +206,7 @@ def test_images_of_which_nobody_could_tell_are_left_out_and_counted(bench: Bench
     session = make_session(tmp_path, rows=6, better="Which?")
     rate_all(session, "ann", [None, 0])
     done = bench("rate", "photos", "--output", session.folder, "--report").succeeded("3 of them 'cannot tell'")
-    assert "left out: 3 images that no rater could judge" in done.err
+    assert "left out: 3 rows in which no rater could judge" in done.err
     assert "3 rows" in done.err
 
 

@@ -196,6 +196,7 @@ def test_ranking_is_all_of_its_pairs(run):
     rows = [row("a", [1, 2, 3], None, ranks=[1, 1, 3])]
     done = run(rows, doc_to_preferred=None, doc_to_ranking="ranks", protocol={"human_ties": "half"})
     assert done.samples["id"].to_pylist() == ["a|0|1", "a|0|2", "a|1|2"]
+    assert done.record.documents.effective == done.record.documents.original == 1
     assert credit(done) == [0.5, 0.0, 0.0]
     turned = run([row("a", [1, 2, 3], None, ranks=[3, None, 1])], doc_to_preferred=None, doc_to_ranking="ranks")
     assert credit(turned) == [1.0]

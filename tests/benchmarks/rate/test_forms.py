@@ -89,6 +89,7 @@ def test_a_severity_costs_points_and_a_questionnaire_has_one_form() -> None:
 
 
 MANY = {f"s{n:02}": [f"caption {n} of {row}" for row in range(12)] for n in range(12)}
+FEW = {system: MANY[system] for system in ("s00", "s01", "s02")}
 
 
 def test_battles_are_drawn_among_many_systems_where_the_outcome_is_the_least_certain(tmp_path) -> None:
@@ -144,6 +145,39 @@ def test_raters_who_do_not_read_or_always_say_the_same_are_named_with_their_self
     assert "Look at bob: more than half of their answers took less time than reading" in text
     assert "Look at cy: all their answers are equal" in text and "4 of 4 [0.51, 1.00]" in text
     assert warnings({}) == []
+
+
+def test_who_always_chooses_the_same_places_is_named_and_not_who_always_prefers_a_system(tmp_path) -> None:
+    for form, best_first in (
+        ("best_worst", lambda order: {"best": order[0], "worst": order[-1]}),
+        ("ranking", lambda order: [order.index(caption) + 1 for caption in range(len(order))]),
+    ):
+        session = make_session(tmp_path / form, rows=12, captions=FEW, form={form: "?"})
+        for rater in ("by-place", "by-system"):
+            desk = RatingQueue(session)
+            while (place := desk.place(rater)).step is not None:
+                order = list(place.step.shown) if rater == "by-place" else sorted(place.step.shown)
+                desk.answer(rater, place.number, best_first(order))
+        rows = rater_rows(session, {rater: session.answers(rater).current for rater in session.raters()})
+        assert {rater: row["constant"] for rater, row in rows.items()} == {"by-place": True, "by-system": False}
+
+
+def test_known_answers_are_of_the_battle_that_was_met_and_errors_are_in_any_order(tmp_path) -> None:
+    known = tuple({"id": f"row {row}", "answer": {"pair": [0, 1], "better": 0}} for row in range(12))
+    session = make_session(tmp_path / "battle", rows=12, captions=FEW, form={"battle": "?"}, known=known)
+    desk, met = RatingQueue(session), []
+    while (place := desk.place("ann")).step is not None:
+        pair = list(place.step.shown)
+        desk.answer("ann", place.number, {"pair": pair, "better": min(pair)})
+        met.append({0, 1} == set(pair))
+    rows = rater_rows(session, {"ann": session.answers("ann").current})
+    assert rows["ann"]["known"] == (sum(met), sum(met)) and 0 < sum(met) < 12
+    spans = {"spans": {"categories": ["object"]}}
+    marks = [{"start": n, "end": n + 1, "category": "object", "severity": "minor"} for n in range(2)]
+    known = ({"id": "row 0", "system": "secret-model-a", "answer": marks[::-1]},)
+    session = make_session(tmp_path / "spans", rows=2, form=spans, known=known)
+    rows = rater_rows(session, {"ann": rate_all(session, "ann", [marks]).session.answers("ann").current})
+    assert rows["ann"]["known"] == (1, 1)
 
 
 def test_raters_have_links_of_their_own_and_each_image_some_of_them(tmp_path) -> None:

@@ -91,11 +91,40 @@ def test_a_rater_with_a_link_answers_by_it_alone(tmp_path) -> None:
         assert first.status_code == 200 and "Each rater has a link" in first.text and ann not in first.text
         for path in ("ann", f"ann-{'0' * 16}", ann.replace("ann", "bob")):
             assert client.get(f"/raters/{path}").status_code == 404
+        assert "ann: 0 of 6 answered" in client.get(f"/raters/{ann}").text
         answer = client.post(f"/raters/{ann}/answers", data={"number": "0", "choice": "0", "remark": "  odd \n one"})
         assert answer.headers["location"] == f"/raters/{ann}"
         assert "ann: 1 of 6 answered" in client.get(f"/raters/{ann}").text
     (row,) = session.answers("ann").rows.values()
     assert row["remark"] == "odd one" and row["seconds"] >= 0
+
+
+def test_an_answer_to_a_page_of_an_earlier_server_is_of_the_captions_that_it_showed(tmp_path) -> None:
+    captions = {f"s{system}": [f"caption {system} of row {row}" for row in range(8)] for system in range(4)}
+    session = make_session(tmp_path, rows=8, captions=captions, form={"battle": "?"})
+    refused = 0
+    for number in range(8):
+        with client_of(session) as client:
+            page = client.get("/raters/ann", params={"token": TOKEN}).text
+            # What others answer decides which battle is drawn.
+            for done in range(2 * number, min(8, 2 * number + 2)):
+                client.post("/raters/bob/answers", data={"number": str(done), "choice": "0"})
+        sent = dict(re.findall(r'type="hidden" name="(number|captions)" value="(\w+)"', page)) | {"choice": "1"}
+        with client_of(session) as client:
+            client.get("/", params={"token": TOKEN})
+            answer = client.post("/raters/ann/answers", data=sent)
+            if answer.status_code == 409:
+                refused += 1
+                assert "since the server was restarted, it asks about these captions" in answer.text
+                page = answer.text
+                sent = dict(re.findall(r'type="hidden" name="(number|captions)" value="(\w+)"', page)) | {"choice": "1"}
+                assert client.post("/raters/ann/answers", data=sent).status_code == 303
+        row = list(session.answers("ann").rows.values())[-1]
+        texts = next(item.texts for item in session.items if item.id == row["id"])
+        assert re.findall(r"caption \d of row \d", page) == [texts[caption] for caption in row["shown"]]
+        # How long a page was open that another server showed is not known.
+        assert "seconds" not in row
+    assert 0 < refused < 8
 
 
 @pytest.mark.parametrize("form", ["battle", "ranking", "spans"])
