@@ -23,7 +23,6 @@ from capbench.benchmarks.rate.session import RatingQueue, Session
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytest.importorskip("uvicorn", reason="needs the extra view")
 ANSWERS = 30
 FOUR = {f"system-{n}": [f"caption {n} of {row} {HOSTILE[n]}" for row in range(2)] for n in range(4)}
 SCALES = [

@@ -19,8 +19,6 @@ from capbench.progress import unheard
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytest.importorskip("uvicorn", reason="needs the extra view")
-
 
 @pytest.fixture(scope="module")
 def address(viewed: Viewed) -> Iterator[str]:

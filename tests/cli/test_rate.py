@@ -22,8 +22,6 @@ from capbench.benchmarks.tables.pages import serving
 
 from .conftest import Bench
 
-pytest.importorskip("starlette", reason="needs the extra view")
-
 
 @pytest.fixture
 def folder(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

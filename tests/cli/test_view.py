@@ -14,7 +14,6 @@ KEPT = Path(__file__).parents[2] / "results" / "runs"
 
 
 def test_it_answers_at_the_printed_address_and_ends_without_a_fault(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn", reason="needs the extra view")
     command = [sys.executable, "-m", "capbench.cli.main", "view", str(KEPT)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

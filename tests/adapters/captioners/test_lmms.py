@@ -42,7 +42,6 @@ def test_dummy_of_lm_eval_answers_every_request():
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> LmmsCaptioner:
-    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
     folder = make_tiny_llama(tmp_path_factory.mktemp("llama"))
     return LmmsCaptioner("hf", package="lm_eval", pretrained=str(folder), device="cpu", batch_size=2)
 
@@ -74,7 +73,6 @@ def test_fingerprint_is_that_of_the_files_and_leaves_out_what_does_not_matter(ll
 
 
 def test_model_with_images_of_lm_eval_is_shown_them(tmp_path):
-    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
     folder = make_tiny_llava(tmp_path / "llava")
     model = LmmsCaptioner("hf-multimodal", package="lm_eval", pretrained=str(folder), device="cpu")
     asked = [seen(picture("red")), seen(ImageHandle(b"no image")), seen(picture("blue")), seen(picture("red"))]

@@ -18,7 +18,6 @@ TEXTS = ["a red star", "two blue circles on a table"]
 
 @pytest.fixture(scope="module")
 def folder(tiny_clip, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("diffusers", reason="needs the extra 'paint'")
     return make_tiny_painter(tmp_path_factory.mktemp("painter"), tiny_clip.hf_folder)
 
 

@@ -193,7 +193,6 @@ def test_newest_lm_eval_gives_the_numbers_of_bench_run(tasks: Path, lm_eval: LmE
 
 
 def test_language_model_of_oldest_lm_eval_and_a_limit(tasks: Path, lm_eval: LmEval, tmp_path: Path):
-    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
     model = ("--model", "hf", "--model_args", f"pretrained={make_tiny_llama(tmp_path / 'llama')}")
     names, metrics = ["iiw_400", "written", "rated"], ["cider", "rouge_l", "bleu_1"]
     results, samples = lm_eval(
@@ -213,7 +212,6 @@ def test_language_model_of_oldest_lm_eval_and_a_limit(tasks: Path, lm_eval: LmEv
 
 
 def test_model_with_images_of_lm_eval_is_shown_them(tasks: Path, lm_eval: LmEval, tmp_path: Path):
-    pytest.importorskip("accelerate", reason="lm-eval's models of transformers need accelerate")
     model_args = f"pretrained={make_tiny_llava(tmp_path / 'llava')}"
     results, samples = lm_eval(
         ["written"],

@@ -21,8 +21,6 @@ from capbench.benchmarks.interchange import remote_reward, reward_server
 from capbench.benchmarks.tables.pages.serving import Guard
 from capbench.errors import AdapterError, DataError, UsageError
 
-pytest.importorskip("uvicorn", reason="needs the extra view")
-
 TOKEN = "0123456789abcdef"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 COMPLETIONS = ["a dog runs over grass", "two cats run", "", HOSTILE[1]]

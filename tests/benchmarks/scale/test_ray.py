@@ -21,7 +21,6 @@ from capbench.benchmarks.scale.ray_sweeper import left
 from capbench.errors import DataError, ExecutorError, UsageError
 from capbench.permissions import Permissions
 
-pytest.importorskip("ray", reason='needs ray: pip install "capbench[ray]"')
 pytestmark = pytest.mark.ray
 
 SHARDS = [Shard(number) for number in range(12)]

@@ -12,8 +12,6 @@ from capbench.benchmarks.scale.executors import Resources
 from capbench.benchmarks.scale.slurm import SlurmExecutor
 from capbench.errors import DataError, ExecutorError, UsageError
 
-pytest.importorskip("submitit", reason='needs submitit: pip install "capbench[slurm]"')
-
 SHARDS = [Shard(number) for number in range(4)]
 SQUARES = {number: number**2 for number in range(4)}
 

@@ -95,7 +95,6 @@ def test_pipeline_parses_and_its_graphs_are_kept(tiny_spacy, cache, monkeypatch:
 
 
 def test_missing_pipeline_is_told_with_the_command_that_gets_it():
-    pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     with pytest.raises(MetricError, match=r"en_none_sm.*\n.*python -m spacy download en_none_sm"):
         SpacyParser("en_none_sm").check()
 

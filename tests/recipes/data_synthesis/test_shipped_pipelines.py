@@ -120,7 +120,6 @@ def test_detailcaps_synthesis(folder: Path, tmp_path: Path):
 
 
 def test_sdci(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
-    pytest.importorskip("cv2", reason="needs the extra 'edges'")
     report = made("sdci", folder / "photos", tmp_path / "out", *sdci_models(folder, tiny_clip))
 
     entries = stage_of(report, "describe_masks")["counts"]["masks"] + PHOTOS
@@ -170,7 +169,6 @@ def test_sdci_texts(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
 
 
 def test_pacspp_positives(folder: Path, tmp_path: Path, tiny_clip: TinyClip):
-    pytest.importorskip("diffusers", reason="needs the extra 'paint'")
     painter = make_tiny_painter(tmp_path / "painter", tiny_clip.hf_folder)
     captions = ["a dog on grass", "the sky"]
     lines = [{"id": str(n), "image": str(folder / "photos" / f"{n}.png"), "captions": captions} for n in range(2)]

@@ -89,7 +89,6 @@ def test_squares_are_solved_by_shapes_and_with_random_weights_guessed(measure):
 
 
 def test_questions_are_answered_and_by_a_model_that_did_not_learn_to_are_not(tmp_path: Path):
-    pytest.importorskip("peft")
 
     def accuracy(model: str, task: str) -> dict[str, float | None]:
         options = {"limit": 24, "resamples": 0, "store": tmp_path / "store.sqlite"}

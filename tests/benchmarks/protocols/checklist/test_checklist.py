@@ -177,8 +177,6 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
     ],
 )
 def test_bad_data_and_choices_are_refused(tmp_path: Path, rows, protocol, message: str):
-    if protocol.get("reader") == "spacy":
-        pytest.importorskip("spacy", reason="needs the extra 'spacy'")
     with pytest.raises(DataError) as raised:
         evaluate(task(tmp_path, rows, **protocol))
     assert message in f"{raised.value.message} {raised.value.hint}"
