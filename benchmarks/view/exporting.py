@@ -84,7 +84,8 @@ def _samples(
 
 
 def _json(value: np.floating[Any]) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None
+    # Unrounded, so that nearly equal scores are sorted as on the served page.
+    return float(value) if math.isfinite(value) else None
 
 
 def _thumbnail(site: Site, run: ShownRun, row: dict[str, Any]) -> str:
