@@ -24,7 +24,8 @@ from capbench.benchmarks.tables.pages.charts import scatter
 from capbench.benchmarks.view.compare_pages import compare_page
 from capbench.benchmarks.view.filters import FilterError
 from capbench.benchmarks.view.finding import Pictures, Runs
-from capbench.benchmarks.view.sample_pages import explain
+from capbench.benchmarks.view.sample_list import samples_page
+from capbench.benchmarks.view.sample_pages import explain, sample_page, scatter_page
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import (
     NoSuchPageError,
@@ -276,6 +277,19 @@ def test_a_suite_stands_beside_its_published_table() -> None:
     key = next(run.key for run in site.runs.all()[0] if run.record.task == "flickr8k_expert")
     assert f'<a href="/runs/{key}">' in page
     assert "not run" in page
+
+
+def test_a_run_that_logged_scores_says_why_it_shows_no_texts(client: Any, viewed: Viewed) -> None:
+    site = Site(Runs([KEPT]), Pictures(DataLocations()))
+    key = next(run.key for run in site.runs.all()[0] if run.record.task == "flickr8k_expert")
+    pages = [
+        run_page(site, key),
+        samples_page(site, key, {}),
+        sample_page(site, key, "1", {}),
+        scatter_page(site, key, {}),
+    ]
+    assert [page.count("logged scores only") for page in pages] == [1] * 4
+    assert "logged scores only" not in client.get(f"/runs/{viewed.first.key}").text
 
 
 def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) -> None:
