@@ -238,6 +238,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         | {
             "to": address("runs", key, "samples", sample, **state.values()),
             "extra": _finite(float(listed.extra[state.sort][sample])) if state.sort in listed.extra else "",
+            "places": _furthest(run, samples, sample) if state.sort == METRICS_DISAGREE else [],
         }
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
     ]
@@ -285,6 +286,21 @@ def _spread_of_metrics(run: ShownRun, samples: RunSamples) -> np.ndarray:
         sign = 1 if run.record.higher_is_better(name) else -1
         ranks = np.vstack([ranks, _ranked(sign * samples.numbers(name))])
     return spread(ranks)
+
+
+def rank_of(run: ShownRun, samples: RunSamples, name: str, sample: int) -> tuple[int, int, int] | None:
+    """Return the rank of a sample, 1 for the best, and the numbers of samples with it and with any; None without."""
+    return samples.rank(name, sample, rising=not run.record.higher_is_better(name))
+
+
+def _furthest(run: ShownRun, samples: RunSamples, sample: int) -> list[str]:
+    """Return the metrics of which the relative ranks of a sample are furthest apart, with its ranks, the best first."""
+    places: list[tuple[float, str]] = []
+    for name in directed(run, samples):
+        if ranked := rank_of(run, samples, name, sample):
+            rank, equal, total = ranked
+            places.append(((2 * rank + equal - 3) / max(total - 1, 1), f"{label(run, name)} rank {rank_text(*ranked)}"))
+    return [min(places)[1], max(places)[1]] if len(places) > 1 else []
 
 
 def _spread_of_models(run: ShownRun, samples: RunSamples, runs: Iterable[tuple[ShownRun, RunSamples]]) -> np.ndarray:
@@ -343,6 +359,11 @@ def main_texts(row: Mapping[str, Any]) -> list[str]:
 def shown_number(samples: RunSamples, name: str, sample: int) -> str:
     """Return a formatted value of a sample; counts have no decimals."""
     return _finite(float(samples.numbers(name)[sample]), 0 if samples.counts(name) else 4)
+
+
+def rank_text(rank: int, equal: int, ranked: int) -> str:
+    """Return a rank, of how many samples, and by how many it is shared."""
+    return f"{rank:,} of {ranked:,}" + (f", shared by {equal:,}" if equal > 1 else "")
 
 
 def _finite(value: float, decimals: int = 4) -> str:

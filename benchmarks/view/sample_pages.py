@@ -34,6 +34,8 @@ from .sample_list import (
     SampleList,
     label,
     main_texts,
+    rank_of,
+    rank_text,
     runs_of_task,
     shown_number,
     summary,
@@ -126,8 +128,8 @@ def _whole(
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     for score in shown["scores"]:
         name = score["name"]
-        rank = samples.rank(name, sample, rising=not run.record.higher_is_better(name))
-        score["rank"] = _rank_text(*rank) if rank else "–"
+        rank = rank_of(run, samples, name, sample)
+        score["rank"] = rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and run.record.registered_name(name) in EXPLAINERS
         page = address("runs", run.key, "samples", sample, **state.values(), matches=name)
@@ -140,10 +142,6 @@ def _whole(
         if name not in known and row[name] is not None and row[name] not in ("", [])
     ]
     return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
-
-
-def _rank_text(rank: int, equal: int, ranked: int) -> str:
-    return f"{rank:,} of {ranked:,}" + (f", shared by {equal:,}" if equal > 1 else "")
 
 
 def _fact(value: Any) -> str:
@@ -213,8 +211,11 @@ def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int])
             "id": str(row["id"]),
             "to": address("runs", run.key, "samples", sample),
             "text": next(iter(main_texts(row)), ""),
-            "x": shown_number(samples, x, sample),
-            "y": shown_number(samples, y, sample),
+            "places": [
+                f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
+                for name in (x, y)
+                if (rank := rank_of(run, samples, name, sample))
+            ],
         }
         for sample, row in zip(far, samples.rows(far), strict=True)
     ]

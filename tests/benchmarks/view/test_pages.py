@@ -210,6 +210,9 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     assert "ROUGE-L against human rating" in page
     assert "Ranked higher by human rating" in page
     assert "Ranked higher by ROUGE-L" in page
+    assert re.search(
+        rf"human rating 3.5000, rank 1 of {ROWS}, shared by \d+; ROUGE-L 0\.\d{{4}}, rank \d+ of {ROWS}", page
+    )
 
 
 def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(client: Any, viewed: Viewed) -> None:
@@ -419,6 +422,12 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     values = [float(value) for value in re.findall(r'<td class="number by">([\d.]+)', disagree)]
     assert len(values) == ROWS
     assert values == sorted(values, reverse=True) != sorted(values)
+    # Of a sample on which metrics disagree, the two furthest apart are named with their ranks.
+    first = client.get(links["metrics disagree"]).text.partition("<tbody>")[2].partition("</tr>")[0]
+    apart, *places = re.findall(r'(?<=by">)[\d.]+|<small>.+? rank [^<]+', first)
+    ranks = [re.findall(r"(?:rank|shared by) (\d+)", place) for place in places]
+    high, low = (int(rank) + (int(*equal or [1]) - 1) / 2 for rank, *equal in ranks)
+    assert low - high == pytest.approx(float(apart) * (ROWS - 1), abs=0.01)
     assert client.get(links["grid"]).text.count('<img class="small"') == ROWS
     assert "no column &#39;meteo&#39;. Did you mean" in client.get(address, params={"q": "meteo < 2"}).text
 
