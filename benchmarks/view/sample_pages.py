@@ -4,6 +4,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
@@ -32,6 +33,7 @@ from .sample_list import (
     TITLES,
     ListState,
     SampleList,
+    directed,
     label,
     main_texts,
     rank_of,
@@ -40,7 +42,7 @@ from .sample_list import (
     shown_number,
     summary,
 )
-from .samples import RunSamples, most_apart
+from .samples import METRICS_DISAGREE, MODELS_DISAGREE, RunSamples, most_apart
 from .site import NoSuchPageError, Site, address
 from .words import mark_words
 
@@ -74,12 +76,16 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
         explained_any=any(score["why"] for score in shown["scores"]),
         matches=[_matches(run, samples, metric, row)] if metric else [],
         matches_of=metric,
-        models=_of_models(site, run, row),
+        models=_of_models(listed, row, metric or state.sort),
     )
 
 
-def _of_models(site: Site, run: ShownRun, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return template values of a sample in every run of its task, this one first; None if no other run has it."""
+def _of_models(listed: SampleList, row: Mapping[str, Any], by: str) -> dict[str, Any] | None:
+    """Return template values of a sample in every run of its task, this one first; None if no other run has it.
+
+    Links keep filter and order, and those to comparisons the metric ``by``, where the other run has it.
+    """
+    site, run, state = listed.site, listed.run, listed.state
     rows: list[dict[str, Any]] = []
     heads: dict[str, str] = {}
     captions: dict[str, list[str]] = {}
@@ -88,13 +94,17 @@ def _of_models(site: Site, run: ShownRun, row: Mapping[str, Any]) -> dict[str, A
         sample = samples.find(str(row["id"]))
         if sample is None:
             continue
+        several = [METRICS_DISAGREE] if len(directed(other, samples)) > 1 else []
+        kept = state
+        if state.sort not in [*samples.sortable, MODELS_DISAGREE, *several]:
+            kept = replace(state, sort="", descending=False)
         name = other.name if models[other.model] > 1 else other.model
         captions.setdefault(" / ".join(main_texts(samples.rows([sample])[0])), []).append(name)
         heads |= {metric: label(other, metric) for metric in samples.metrics if metric not in heads}
         rows.append({
             "name": name, "scores": {metric: shown_number(samples, metric, sample) for metric in samples.metrics},
-            "to": address("runs", other.key, "samples", sample),
-            "compare": "" if other.key == run.key else site.comparison(run, other),
+            "to": address("runs", other.key, "samples", sample, **kept.values()),
+            "compare": "" if other.key == run.key else site.comparison(run, other, by if by in samples.metrics else ""),
         })  # fmt: skip
     marked = mark_words(list(captions), texts_of(row.get("references")))
     shown = {

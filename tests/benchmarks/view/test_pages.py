@@ -152,12 +152,13 @@ def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, 
 
 
 def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has_alone(client: Any, viewed: Viewed):
-    answer = client.get(f"/runs/{viewed.first.key}/samples/1")
+    answer = client.get(f"/runs/{viewed.first.key}/samples/1?sort=-meteor&q=length+>+1")
     table = answer.text.partition('id="models"')[2].partition("</section>")[0]
     for run in (viewed.first, viewed.second):
         score = RunSamples(run.folder, run.record).numbers("meteor")[1]
-        assert re.search(rf'href="/runs/{run.key}/samples/1".*{score:.4f}', table)
-    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}" in table
+        state = r"\?sort=-meteor&amp;q=length\+%3E\+1"
+        assert re.search(rf'href="/runs/{run.key}/samples/1{state}".*{score:.4f}', table)
+    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}&amp;x=meteor" in table
     assert "<ins>small</ins>" in table
     # Nobody else has run the task of ratings.
     assert "All models" not in client.get(f"/runs/{viewed.rated.key}/samples/1").text
@@ -166,13 +167,18 @@ def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has
 def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Path) -> None:
     plain: dict[str, Any] = {"image": "i", "candidate": "c d"}
     rows = [plain | {"id": f"r{n}", "references": ["cd"[n % 2]], "ratings": [n % 3] * (n % 2 + 1)} for n in range(9)]
-    rows[4]["references"] = []
+    rows[4]["references"], rows[7]["candidate"] = [], ""
     run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"}, metric_list=["rouge_l", "cider"])
     site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()))
     (run,) = site.runs.all()[0]
     samples = site.runs.samples(run)
     assert [row["id"] for row in samples.rows(samples.order(query="failure").tolist())] == ["r4"]
     assert samples.order("rouge_l").tolist()[-1] == samples.order(query="failure")[0]
+    page = run_page(site, run.key)
+    assert re.findall(r'href="[^"]+/samples\?q=([^"]+)">([^<]+)<', page) == [
+        ("failure", "1"), ("id+%3D+%22r4%22", "r4"), ("empty", "1"), ("id+%3D+%22r7%22", "r7"),
+        ("failure", "Samples with failures"),
+    ]  # fmt: skip
     # A row weighs as often as it was rated.
     assert explain(run.record, "cider", samples.rows([0])[0], samples).value > 0
 
