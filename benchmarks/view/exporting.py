@@ -73,7 +73,11 @@ def _samples(
             listed.append(
                 {
                     "id": readable(row["id"]),
-                    "texts": [[title, list(map(readable, values))] for title, values in texts if values],
+                    "texts": [
+                        [title, [readable(text) or "(empty caption)" for text in values]]
+                        for title, values in texts
+                        if values
+                    ],
                     "scores": [_json(values[sample]) for values in columns],
                     "failure": readable(row.get("failure") or ""),
                     "picture": _thumbnail(site, run, row) if thumbnails else "",

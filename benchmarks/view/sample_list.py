@@ -184,8 +184,9 @@ class SampleList:
         states: dict[str, dict[str, Any]] = {"all": {"sort": "", "query": ""}}
         if self.focus:
             worst = self.run.record.higher_is_better(self.focus)
-            states["worst"] = {"sort": self.focus, "descending": not worst}
-            states["best"] = {"sort": self.focus, "descending": worst}
+            name = label(self.run, self.focus)
+            states[f"worst by {name}"] = {"sort": self.focus, "descending": not worst}
+            states[f"best by {name}"] = {"sort": self.focus, "descending": worst}
         for name in self.extra:
             states[name.replace("_", " ")] = {"sort": name, "descending": True}
         if self.run.record.failures:
@@ -200,7 +201,10 @@ class SampleList:
 
         A bar links to the list narrowed to it. Edges are round numbers, so that a filter names them as they are.
         """
-        values = self.samples.numbers(self.focus)[self.order] if self.focus else np.zeros(0)
+        column = self.state.sort if self.state.sort in self.extra else self.focus
+        if not column:
+            return None
+        values = (self.extra[column]() if column in self.extra else self.samples.numbers(column))[self.order]
         values = values[np.isfinite(values)]
         if not values.size:
             return None
@@ -212,7 +216,7 @@ class SampleList:
             (text, after) for text, after in itertools.pairwise(texts) if float(after) > low and float(text) <= high
         ]
         counts = np.bincount(np.searchsorted([float(start) for start, _ in bins], values, side="right") - 1)
-        name = column_name(self.focus)
+        name = column_name(column)
         # A narrower choice of the same column takes the place of the wider one.
         earlier = rf"(?:^|\s*\band\s+){re.escape(name)} >= \S+ and {re.escape(name)} < \S+$"
         rest = re.sub(earlier, "", self.state.query)
@@ -225,7 +229,8 @@ class SampleList:
             for (left, right), count in zip(bins, counts.tolist(), strict=True)
         ]  # fmt: skip
         ends = bins[0][0], bins[-1][1]
-        return {"label": label(self.run, self.focus), "name": name, "rest": rest, "bars": bars, "ends": ends}
+        called = DISAGREEMENT.get(column) or label(self.run, column)
+        return {"label": called, "name": name, "rest": rest, "bars": bars, "ends": ends}
 
 
 def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
@@ -347,6 +352,7 @@ def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Ma
         "id": identity,
         "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
         "texts": main_texts(row),
+        "empty": row.get("candidate") == "",
         "failure": row.get("failure"),
         "scores": [
             {"name": name, "label": label(run, name), "value": shown_number(samples, name, sample)}

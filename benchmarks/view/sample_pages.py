@@ -134,7 +134,9 @@ def _whole(
 ) -> dict[str, Any]:
     """Return template values for everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
-    named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name)]
+    named_texts = [
+        (title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name) or row.get(name) == ""
+    ]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     for score in shown["scores"]:
         name = score["name"]
@@ -197,6 +199,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         drawing=drawn,
         count=_point_count_text(drawn, label(run, x)),
         to=lambda sample: address("runs", key, "samples", sample),
+        ids=samples.column("id").to_pylist(),
         far=[
             (f"Ranked higher by {label(run, x)}", _far(run, samples, x, y, most_apart(by_x, by_y, _FAR))),
             (f"Ranked higher by {label(run, y)}", _far(run, samples, x, y, most_apart(by_y, by_x, _FAR))),

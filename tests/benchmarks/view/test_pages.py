@@ -174,6 +174,8 @@ def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Pat
     samples = site.runs.samples(run)
     assert [row["id"] for row in samples.rows(samples.order(query="failure").tolist())] == ["r4"]
     assert samples.order("rouge_l").tolist()[-1] == samples.order(query="failure")[0]
+    shown = [sample_page(site, run.key, at, {}) for at in "67"] + [samples_page(site, run.key, {"q": "empty"})]
+    assert ["(empty caption)" in page for page in shown] == [True, False, True]
     page = run_page(site, run.key)
     assert re.findall(r'href="[^"]+/samples\?q=([^"]+)">([^<]+)<', page) == [
         ("failure", "1"), ("id+%3D+%22r4%22", "r4"), ("empty", "1"), ("id+%3D+%22r7%22", "r7"),
@@ -209,8 +211,11 @@ def test_scores_of_a_run_are_explained_with_its_settings_and_frequencies(viewed:
 
 def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Viewed) -> None:
     answer = client.get(f"/runs/{viewed.rated.key}/scatter", params={"x": "ratings", "y": METRIC})
-    point = r'<a href="/runs/[^"]+/samples/(\d+)" aria-label="Sample \d+" tabindex="-1"><circle'
-    assert list(map(int, re.findall(point, answer.text))) == list(range(ROWS))
+    point = r'<a href="/runs/[^"]+/samples/(\d+)" aria-label="Sample [^"]+" tabindex="-1"><title>([^<]+)</title><circle'
+    drawn = {int(at): html.unescape(named) for at, named in re.findall(point, answer.text)}
+    assert [drawn[at] for at in range(ROWS)] == RunSamples(viewed.rated.folder, viewed.rated.record).column(
+        "id"
+    ).to_pylist()
     assert f"{ROWS} samples; points have horizontal jitter" in text_of(answer)
     page = text_of(answer)
     assert "ROUGE-L against human rating" in page
@@ -418,7 +423,7 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     address = f"/runs/{viewed.first.key}/samples"
     page = client.get(address, params={"sort": "meteor"}).text
     links = {name: html.unescape(to) for to, name in re.findall(r'<li><a href="([^"]+)"[^>]*>([^<]+)</a></li>', page)}
-    assert {"worst", "best", "metrics disagree", "models disagree", "grid"} < links.keys()
+    assert {"worst by METEOR", "best by METEOR", "metrics disagree", "models disagree", "grid"} < links.keys()
     scores = [RunSamples(run.folder, run.record).numbers("meteor") for run in (viewed.first, viewed.second)]
     bars = re.findall(
         r'<a href="([^"]+)" data-low="([^"]+)" data-high="([^"]+)" aria-label="[^:]+: (\d+) samples', page
@@ -434,6 +439,7 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     values = [float(value) for value in re.findall(r'<td class="number by">([\d.]+)', disagree)]
     assert len(values) == ROWS
     assert values == sorted(values, reverse=True) != sorted(values)
+    assert 'aria-label="Distribution of disagreement of models"' in disagree
     # Of a sample on which metrics disagree, the two furthest apart are named with their ranks.
     first = client.get(links["metrics disagree"]).text.partition("<tbody>")[2].partition("</tr>")[0]
     apart, *places = re.findall(r'(?<=by">)[\d.]+|<small>.+? rank [^<]+', first)
