@@ -96,6 +96,20 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     assert said == []
 
 
+def test_on_a_narrow_screen_the_chosen_score_and_the_matches_are_in_view(
+    browser: Browser, viewed: Viewed, address: str
+) -> None:
+    context = open_browser(browser, address, [], viewport={"width": 390, "height": 900})
+    page, own = context.pages[0], address.partition("/?")[0]
+    for path, shown in (("?sort=cider", ".listed td.by"), ("/3?sort=cider", "#scores + div a[href*=matches]")):
+        page.goto(f"{own}/runs/{viewed.first.key}/samples{path}")
+        box = page.locator(shown).first.bounding_box()
+        assert box and box["x"] + box["width"] <= 390
+    page.goto(f"{own}/runs/{viewed.first.key}/samples?view=grid")
+    assert page.eval_on_selector(".grid img", "image => getComputedStyle(image).objectFit") == "contain"
+    context.close()
+
+
 def test_drawing_across_bars_filters_by_their_range(browser: Browser, viewed: Viewed, address: str) -> None:
     context = open_browser(browser, address, [])
     page, own = context.pages[0], address.partition("/?")[0]

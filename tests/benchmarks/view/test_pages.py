@@ -436,13 +436,13 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     narrowed = client.get(address, params={"sort": "meteor", "q": "length > 1 and meteor >= 0 and meteor < 2"}).text
     assert 'data-rest="length &gt; 1 and "' in narrowed
     disagree = client.get(links["models disagree"]).text
-    values = [float(value) for value in re.findall(r'<td class="number by">([\d.]+)', disagree)]
+    values = [float(value) for value in re.findall(r'<td class="number by key">([\d.]+)', disagree)]
     assert len(values) == ROWS
     assert values == sorted(values, reverse=True) != sorted(values)
     assert 'aria-label="Distribution of disagreement of models"' in disagree
     # Of a sample on which metrics disagree, the two furthest apart are named with their ranks.
     first = client.get(links["metrics disagree"]).text.partition("<tbody>")[2].partition("</tr>")[0]
-    apart, *places = re.findall(r'(?<=by">)[\d.]+|<small>.+? rank [^<]+', first)
+    apart, *places = re.findall(r'(?<=by key">)[\d.]+|<small>.+? rank [^<]+', first)
     ranks = [re.findall(r"(?:rank|shared by) (\d+)", place) for place in places]
     high, low = (int(rank) + (int(*equal or [1]) - 1) / 2 for rank, *equal in ranks)
     assert low - high == pytest.approx(float(apart) * (ROWS - 1), abs=0.01)
