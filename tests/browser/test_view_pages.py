@@ -141,6 +141,7 @@ def test_a_run_in_one_file_lists_its_samples_and_is_accessible(
     said: list[str] = []
     context = open_browser(browser, file.as_uri(), said, own="file:", viewport={"width": 390, "height": 900})
     page = context.pages[0]
+    assert page.text_content("#count") == f"{ROWS} samples, page 1 of 1"
     page.select_option("#sort", "1+")
     page.locator("#list summary").first.focus()
     page.keyboard.press("Enter")
