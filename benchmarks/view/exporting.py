@@ -69,15 +69,11 @@ def _samples(
     for start in range(0, len(samples), _AT_ONCE):
         wanted = range(start, min(start + _AT_ONCE, len(samples)))
         for sample, row in zip(wanted, samples.rows(wanted), strict=True):
-            texts = [(title, texts_of(row.get(name))) for name, title in TITLES.items()]
+            texts = {name: [readable(text) or "(empty caption)" for text in texts_of(row.get(name))] for name in TITLES}
             listed.append(
                 {
                     "id": readable(row["id"]),
-                    "texts": [
-                        [title, [readable(text) or "(empty caption)" for text in values]]
-                        for title, values in texts
-                        if values
-                    ],
+                    "texts": [[TITLES[name], values] for name, values in texts.items() if values],
                     "scores": [_json(values[sample]) for values in columns],
                     "failure": readable(row.get("failure") or ""),
                     "picture": _thumbnail(site, run, row) if thumbnails else "",

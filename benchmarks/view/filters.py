@@ -24,6 +24,14 @@ _SIGNS: Mapping[str, Callable[[Any, float], Any]] = {
     "!=": operator.ne,
 }  # fmt: skip
 _WORDS = ("and", "or", "not", "contains")
+TITLES = {
+    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
+    "negatives": "Negatives", "unchanged": "Caption before the change",
+}  # fmt: skip
+"""Columns of texts, and what pages call them."""
+METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"
+DISAGREEMENT = {METRICS_DISAGREE: "disagreement of metrics", MODELS_DISAGREE: "disagreement of models"}
+"""Columns that are computed when they are asked for, and what pages call them."""
 FLAGS = ("failure", "empty")
 """Names that need no comparison: samples with a failure, and captions that were counted as empty."""
 _LONGEST, _DEEPEST = 1_000, 20

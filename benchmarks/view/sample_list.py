@@ -17,19 +17,9 @@ from ...errors import DataError, UsageError, did_you_mean
 from ..tables.pages.charts import round_step
 from ..tables.pages.rendering import number
 from ..tables.text import readable, texts_of
-from .filters import FilterError, column_name
+from .filters import DISAGREEMENT, METRICS_DISAGREE, MODELS_DISAGREE, TITLES, FilterError, column_name
 from .finding import Runs, ShownRun, comparable
-from .samples import (
-    DISAGREEMENT,
-    METRICS_DISAGREE,
-    MODELS_DISAGREE,
-    TITLES,
-    RunSamples,
-    column_label,
-    relative_ranks,
-    shared_rows,
-    spread,
-)  # fmt: skip
+from .samples import RunSamples, column_label, relative_ranks, shared_rows, spread
 from .site import NoSuchPageError, Site, address
 
 PAGE = 48
@@ -157,7 +147,7 @@ class SampleList:
         if state.query:
             parts.append(f"with {state.query}")
         if state.sort:
-            name = DISAGREEMENT.get(state.sort) or label(self.run, state.sort)
+            name = label(self.run, state.sort)
             parts.append(f"by {name}, {'highest' if state.descending else 'lowest'} first")
         return " ".join(parts)
 
@@ -229,8 +219,7 @@ class SampleList:
             for (left, right), count in zip(bins, counts.tolist(), strict=True)
         ]  # fmt: skip
         ends = bins[0][0], bins[-1][1]
-        called = DISAGREEMENT.get(column) or label(self.run, column)
-        return {"label": called, "name": name, "rest": rest, "bars": bars, "ends": ends}
+        return {"label": label(self.run, column), "name": name, "rest": rest, "bars": bars, "ends": ends}
 
 
 def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
@@ -260,7 +249,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         listed=listed,
         state=state,
         fault=fault,
-        heads=[(name, DISAGREEMENT.get(name) or label(run, name), *_sorted_by(listed, name)) for name in columns],
+        heads=[(name, label(run, name), *_sorted_by(listed, name)) for name in columns],
         rows=rows,
         histogram=None if fault else listed.histogram(),
         count="" if fault else listed.count_text(),
@@ -300,16 +289,11 @@ def _spread_of_metrics(run: ShownRun, samples: RunSamples) -> np.ndarray:
     return spread(ranks)
 
 
-def rank_of(run: ShownRun, samples: RunSamples, name: str, sample: int) -> tuple[int, int, int] | None:
-    """Return the rank of a sample, 1 for the best, and the numbers of samples with it and with any; None without."""
-    return samples.rank(name, sample, rising=not run.record.higher_is_better(name))
-
-
 def _furthest(run: ShownRun, samples: RunSamples, sample: int) -> list[str]:
     """Return the metrics of which the relative ranks of a sample are furthest apart, with its ranks, the best first."""
     places: list[tuple[float, str]] = []
     for name in directed(run, samples):
-        if ranked := rank_of(run, samples, name, sample):
+        if ranked := samples.rank(name, sample):
             rank, equal, total = ranked
             places.append(((2 * rank + equal - 3) / max(total - 1, 1), f"{label(run, name)} rank {rank_text(*ranked)}"))
     return [min(places)[1], max(places)[1]] if len(places) > 1 else []
@@ -340,7 +324,7 @@ def _ranked(values: np.ndarray) -> np.ndarray:
 
 
 def label(run: ShownRun, name: str) -> str:
-    """Return the label of a metric or a column of ratings."""
+    """Return the label of a column of numbers."""
     return column_label(run.record, name)
 
 

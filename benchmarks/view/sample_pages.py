@@ -27,6 +27,7 @@ from ..running.planned_metrics import PlannedMetric, in_language, plan_metric
 from ..store.store import Store, parse_store
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.text import texts_of
+from .filters import METRICS_DISAGREE, MODELS_DISAGREE
 from .finding import ShownRun, comparable
 from .sample_list import (
     MOST_RUNS,
@@ -36,13 +37,12 @@ from .sample_list import (
     directed,
     label,
     main_texts,
-    rank_of,
     rank_text,
     runs_of_task,
     shown_number,
     summary,
 )
-from .samples import METRICS_DISAGREE, MODELS_DISAGREE, RunSamples, most_apart
+from .samples import RunSamples, most_apart
 from .site import NoSuchPageError, Site, address
 from .words import mark_words
 
@@ -94,17 +94,17 @@ def _of_models(listed: SampleList, row: Mapping[str, Any], by: str) -> dict[str,
         sample = samples.find(str(row["id"]))
         if sample is None:
             continue
-        several = [METRICS_DISAGREE] if len(directed(other, samples)) > 1 else []
-        kept = state
-        if state.sort not in [*samples.sortable, MODELS_DISAGREE, *several]:
-            kept = replace(state, sort="", descending=False)
+        x = by if by in samples.metrics else ""
+        orders = [*samples.sortable, MODELS_DISAGREE]
+        orders += [METRICS_DISAGREE] if len(directed(other, samples)) > 1 else []
+        kept = state if state.sort in orders else replace(state, sort="", descending=False)
         name = other.name if models[other.model] > 1 else other.model
         captions.setdefault(" / ".join(main_texts(samples.rows([sample])[0])), []).append(name)
         heads |= {metric: label(other, metric) for metric in samples.metrics if metric not in heads}
         rows.append({
             "name": name, "scores": {metric: shown_number(samples, metric, sample) for metric in samples.metrics},
             "to": address("runs", other.key, "samples", sample, **kept.values()),
-            "compare": "" if other.key == run.key else site.comparison(run, other, by if by in samples.metrics else ""),
+            "compare": "" if other.key == run.key else address("compare", a=run.key, b=other.key, x=x),
         })  # fmt: skip
     marked = mark_words(list(captions), texts_of(row.get("references")))
     shown = {
@@ -134,13 +134,11 @@ def _whole(
 ) -> dict[str, Any]:
     """Return template values for everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
-    named_texts = [
-        (title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name) or row.get(name) == ""
-    ]
+    named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name) not in (None, [])]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     for score in shown["scores"]:
         name = score["name"]
-        rank = rank_of(run, samples, name, sample)
+        rank = samples.rank(name, sample)
         score["rank"] = rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and run.record.registered_name(name) in EXPLAINERS
@@ -227,7 +225,7 @@ def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int])
             "places": [
                 f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
                 for name in (x, y)
-                if (rank := rank_of(run, samples, name, sample))
+                if (rank := samples.rank(name, sample))
             ],
         }
         for sample, row in zip(far, samples.rows(far), strict=True)

@@ -15,17 +15,9 @@ import pyarrow.compute
 from ...arrow import counts_in_lists, numbers, numbers_in_lists, truths
 from ..records.record import Record
 from ..records.samples import COLUMNS, open_samples, row_groups
-from .filters import ExtraColumns, FilterError, select
+from .filters import DISAGREEMENT, TITLES, ExtraColumns, FilterError, select
 
 _ORDERS_KEPT = 8
-TITLES = {
-    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
-    "negatives": "Negatives", "unchanged": "Caption before the change",
-}  # fmt: skip
-"""Columns of texts, and what pages call them."""
-METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"
-DISAGREEMENT = {METRICS_DISAGREE: "disagreement of metrics", MODELS_DISAGREE: "disagreement of models"}
-"""Columns that are computed when they are asked for, and what pages call them."""
 
 
 class RunSamples:
@@ -94,15 +86,14 @@ class RunSamples:
         values = values[np.isfinite(values)]
         return bool((values == np.round(values)).all() and (values > 1).any())
 
-    def rank(self, name: str, sample: int, *, rising: bool = False) -> tuple[int, int, int] | None:
-        """Return the rank by a metric, and the numbers of samples with this rank and with any; None without a score.
+    def rank(self, name: str, sample: int) -> tuple[int, int, int] | None:
+        """Return the rank, 1 for the best, and the numbers of samples with it and with any; None without a score.
 
         Args:
             name: The metric, or a column of ratings.
             sample: Index of the sample.
-            rising: Whether rank 1 is the lowest value rather than the highest.
         """
-        values = -self.numbers(name) if rising else self.numbers(name)
+        values = self.numbers(name) * (1 if self._record.higher_is_better(name) else -1)
         if not np.isfinite(values[sample]):
             return None
         before, equal = (values > values[sample]).sum(), (values == values[sample]).sum()
@@ -192,11 +183,11 @@ class RunSamples:
 
 
 def column_label(record: Record, name: str) -> str:
-    """Return the label of a metric or a column of ratings."""
+    """Return the label of a column of numbers."""
     kind, _, aspect = name.partition(".")
     if kind == "ratings":
         return f"human rating, {aspect}" if aspect else "human rating"
-    return record.metric_label(name)
+    return DISAGREEMENT.get(name) or record.metric_label(name)
 
 
 def _all_truths(column: Any) -> np.ndarray:

@@ -63,10 +63,6 @@ class Site:
             raise NoSuchPageError(f"page '{text}' does not exist: the list has {pages:,}")
         return Page(int(text), (int(text) - 1) * size, min(int(text) * size, total), pages)
 
-    def comparison(self, run: ShownRun, other: ShownRun, metric: str = "") -> str:
-        """Return the URL of the comparison of two runs, by a metric or the first one."""
-        return address("compare", a=run.key, b=other.key, x=metric)
-
     def run(self, key: str) -> ShownRun:
         """Return a run by its name in URLs.
 
@@ -126,7 +122,7 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
         "numbers": len(heads),
         "runs": rows,
         "notes": any(row["notes"] for row in rows),
-        "compare": site.comparison(runs[0], others[0]) if others else "",
+        "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
     }
 
 
@@ -142,7 +138,7 @@ def run_page(site: Site, key: str) -> str:
         **run_values(run, linked=True),
         kinds={} if record.samples == "none" else pages,
         to=None if record.samples == "none" else lambda sample: address("runs", key, "samples", q=_with_id(sample)),
-        others=[(other.name, site.comparison(run, other)) for other in comparable(run, site.runs.all()[0])],
+        others=[(other.name, address("compare", a=key, b=other.key)) for other in comparable(run, site.runs.all()[0])],
         alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
     )
 

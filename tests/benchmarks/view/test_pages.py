@@ -464,7 +464,6 @@ def test_rows_come_as_they_were_asked_for(samples: RunSamples):
 def test_a_rank_counts_finite_scores_from_the_best(samples: RunSamples):
     assert samples.rank("cider", 3) == (2, 1, 5)
     assert samples.rank("cider", 4) == (3, 2, 5)
-    assert samples.rank("cider", 4, rising=True) == (3, 2, 5)
     assert samples.rank("cider", 1) is None
     assert samples.rank("length", 6) == (1, 1, 7)
 
