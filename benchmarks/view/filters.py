@@ -87,7 +87,7 @@ class _Reader:
         self.at = self._end + len(rest) - len(rest.lstrip())
         match = _TOKEN.match(self._query, self._end)
         if match is None and rest.strip():
-            self.word = re.match(r"[\w.-]+|.", rest.lstrip(), re.DOTALL)[0]
+            self.word = re.findall(r"[\w.-]+|\S", rest)[0]
             raise self.fault("a column, a number or a text in quotation marks")
         self.kind = (match.lastgroup or "") if match else ""
         self.word = match[self.kind] if match else ""

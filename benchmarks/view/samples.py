@@ -71,7 +71,7 @@ class RunSamples:
         labels = {**TITLES, **{name: column_label(self._record, name) for name in self.sortable}}
         called = {label: name for name, label in DISAGREEMENT.items()}
         for name in [*self.sortable, *self.names]:
-            for text in (name.lower(), labels.get(name, name).lower()):
+            for text in (name.lower(), str(labels.get(name, name)).lower()):
                 called[text] = name if called.get(text, name) == name else ""
         return {text: name for text, name in called.items() if name}
 
