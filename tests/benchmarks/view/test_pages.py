@@ -213,17 +213,14 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     answer = client.get(f"/runs/{viewed.rated.key}/scatter", params={"x": "ratings", "y": METRIC})
     point = r'<a href="/runs/[^"]+/samples/(\d+)" aria-label="Sample [^"]+" tabindex="-1"><title>([^<]+)</title><circle'
     drawn = {int(at): html.unescape(named) for at, named in re.findall(point, answer.text)}
-    assert [drawn[at] for at in range(ROWS)] == RunSamples(viewed.rated.folder, viewed.rated.record).column(
-        "id"
-    ).to_pylist()
+    ids = RunSamples(viewed.rated.folder, viewed.rated.record).column("id").to_pylist()
+    assert drawn == dict(enumerate(ids))
     assert f"{ROWS} samples; points have horizontal jitter" in text_of(answer)
     page = text_of(answer)
     assert "ROUGE-L against human rating" in page
     assert "Ranked higher by human rating" in page
     assert "Ranked higher by ROUGE-L" in page
-    assert re.search(
-        rf"human rating 3.5000, rank 1 of {ROWS}, shared by \d+; ROUGE-L 0\.\d{{4}}, rank \d+ of {ROWS}", page
-    )
+    assert re.search(rf"human rating 3.5000, rank 1 of {ROWS}, shared by \d+; ROUGE-L 0\.\d+, rank \d+ of {ROWS}", page)
 
 
 def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(client: Any, viewed: Viewed) -> None:
@@ -296,12 +293,12 @@ def test_a_suite_stands_beside_its_published_table() -> None:
 def test_a_run_that_logged_scores_says_why_it_shows_no_texts(client: Any, viewed: Viewed) -> None:
     site = Site(Runs([KEPT]), Pictures(DataLocations()))
     key = next(run.key for run in site.runs.all()[0] if run.record.task == "flickr8k_expert")
-    pages = [
+    pages = (
         run_page(site, key),
         samples_page(site, key, {}),
         sample_page(site, key, "1", {}),
         scatter_page(site, key, {}),
-    ]
+    )
     assert [page.count("logged scores only") for page in pages] == [1] * 4
     assert "logged scores only" not in client.get(f"/runs/{viewed.first.key}").text
 
