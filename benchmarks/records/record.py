@@ -382,7 +382,8 @@ class Record(RecordEntry):
             for entry in self.empty_captions:
                 reasons[entry["reason"]] += entry["count"]
             listed = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
-            notes.append(f"{counted(self.empty_count, 'caption')} counted as empty: {listed}")
+            listed = "" if list(reasons) == ["is empty"] else f": {listed}"
+            notes.append(f"{counted(self.empty_count, 'caption')} counted as empty{listed}")
         same = (
             f"{counted(entry.identical, 'choice')} of texts that are the same once cut to {entry.context_length} tokens"
             for entry in self.truncation.values()

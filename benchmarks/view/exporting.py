@@ -69,11 +69,11 @@ def _samples(
     for start in range(0, len(samples), _AT_ONCE):
         wanted = range(start, min(start + _AT_ONCE, len(samples)))
         for sample, row in zip(wanted, samples.rows(wanted), strict=True):
-            texts = [(title, texts_of(row.get(name))) for name, title in TITLES.items()]
+            texts = {name: [readable(text) or "(empty caption)" for text in texts_of(row.get(name))] for name in TITLES}
             listed.append(
                 {
                     "id": readable(row["id"]),
-                    "texts": [[title, list(map(readable, values))] for title, values in texts if values],
+                    "texts": [[TITLES[name], values] for name, values in texts.items() if values],
                     "scores": [_json(values[sample]) for values in columns],
                     "failure": readable(row.get("failure") or ""),
                     "picture": _thumbnail(site, run, row) if thumbnails else "",
@@ -84,7 +84,8 @@ def _samples(
 
 
 def _json(value: np.floating[Any]) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None
+    # Unrounded, so that nearly equal scores are sorted as on the served page.
+    return float(value) if math.isfinite(value) else None
 
 
 def _thumbnail(site: Site, run: ShownRun, row: dict[str, Any]) -> str:

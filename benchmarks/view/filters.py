@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))|(?P<text>"[^"]*"|'[^']*')
-    |(?P<name>[^\W\d][\w.]*(?:\[[^\]]*\])?|`[^`]+`)|(?P<sign><=|>=|==|!=|[<>=])|(?P<bracket>[()]))""",
+    |(?P<name>[^\W\d](?:[\w.]|-(?=\w))*(?:\[[^\]]*\])?|`[^`]+`)|(?P<sign><=|>=|==|!=|[<>=])|(?P<bracket>[()]))""",
     re.VERBOSE,
 )
 _SIGNS: Mapping[str, Callable[[Any, float], Any]] = {
@@ -24,9 +24,21 @@ _SIGNS: Mapping[str, Callable[[Any, float], Any]] = {
     "!=": operator.ne,
 }  # fmt: skip
 _WORDS = ("and", "or", "not", "contains")
+TITLES = {
+    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
+    "negatives": "Negatives", "unchanged": "Caption before the change",
+}  # fmt: skip
+"""Columns of texts, and what pages call them."""
+METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"
+DISAGREEMENT = {METRICS_DISAGREE: "disagreement of metrics", MODELS_DISAGREE: "disagreement of models"}
+"""Columns that are computed when they are asked for, and what pages call them."""
 FLAGS = ("failure", "empty")
 """Names that need no comparison: samples with a failure, and captions that were counted as empty."""
 _LONGEST, _DEEPEST = 1_000, 20
+
+
+ExtraColumns = Mapping[str, Callable[[], np.ndarray]]
+"""Columns of numbers that are computed when a filter or an order names them."""
 
 
 class FilterError(BenchError):
@@ -39,13 +51,13 @@ def column_name(name: str) -> str:
     return name if token and token["name"] and name not in _WORDS else f"`{name}`"
 
 
-def select(query: str, samples: RunSamples, extra: Mapping[str, np.ndarray]) -> np.ndarray:
+def select(query: str, samples: RunSamples, extra: ExtraColumns) -> np.ndarray:
     """Return ``[n]`` whether each sample fits a filter.
 
     Args:
         query: The filter, such as ``cider < 0.1 and (length > 20 or "a dog")``.
         samples: The samples.
-        extra: Further columns of numbers, ``[n]`` each.
+        extra: Further columns of numbers: name to what returns ``[n]`` values.
 
     Raises:
         FilterError: It cannot be read; the message names the place.
@@ -60,7 +72,7 @@ def select(query: str, samples: RunSamples, extra: Mapping[str, np.ndarray]) -> 
 class _Reader:
     """Reads a filter from left to right: ``kind``, ``word`` and ``at`` are those of the next token."""
 
-    def __init__(self, query: str, samples: RunSamples, extra: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, query: str, samples: RunSamples, extra: ExtraColumns) -> None:
         if len(query) > _LONGEST:
             raise FilterError(f"the filter has {len(query):,} characters; at most {_LONGEST:,} are read")
         self._query, self._samples, self._extra = query, samples, extra
@@ -75,7 +87,7 @@ class _Reader:
         self.at = self._end + len(rest) - len(rest.lstrip())
         match = _TOKEN.match(self._query, self._end)
         if match is None and rest.strip():
-            self.word = self._query[self.at]
+            self.word = re.findall(r"[\w.-]+|\S", rest)[0]
             raise self.fault("a column, a number or a text in quotation marks")
         self.kind = (match.lastgroup or "") if match else ""
         self.word = match[self.kind] if match else ""
@@ -85,7 +97,10 @@ class _Reader:
     def fault(self, expected: str) -> FilterError:
         """Return the error that something else was expected at this place."""
         actual = f"'{self.word}'" if self.word else "the end"
-        return FilterError(f"the filter cannot be read at character {self.at + 1}: expected {expected}, found {actual}")
+        hint = f'A text or an id stands in quotation marks: "{self.word}".' if self.word[:1].isalnum() else ""
+        return FilterError(
+            f"the filter cannot be read at character {self.at + 1}: expected {expected}, found {actual}", hint
+        )
 
     def _takes(self, token: str) -> bool:
         if self.word != token:
@@ -127,11 +142,17 @@ class _Reader:
 
     def _comparison(self) -> np.ndarray:
         at, name = self.at, self._step().strip("`")
+        known, called = [*self._numbers, *self._samples.names, *FLAGS], self._samples.called
+        # A label of several words.
+        while self.kind == "name" and any(label.startswith(f"{name} {self.word}".lower()) for label in called):
+            name = f"{name} {self._step()}"
+        if name not in known:
+            name = called.get(name.lower(), name)
         if self.kind == "sign" and name in self._numbers:
             compare = _SIGNS[self._step()]
             if self.kind != "number":
                 raise self.fault(f"a number, as '{name}' holds numbers")
-            values = self._extra[name] if name in self._extra else self._samples.numbers(name)
+            values = self._extra[name]() if name in self._extra else self._samples.numbers(name)
             return compare(values, float(self._step())) & np.isfinite(values)
         if name in self._samples.names and (self.word in ("=", "==", "!=") or self.word == "contains"):
             sign = self._step()
@@ -145,12 +166,11 @@ class _Reader:
             if name == "empty" and "candidate" not in self._samples.names:
                 raise FilterError(f"the filter names 'empty' at character {at + 1}, but the run recorded no captions")
             return self._samples.failed() if name == "failure" else self._samples.empty()
-        known = [*self._numbers, *self._samples.names]
         if name in known:
             signs = "'<', '<=', '>', '>=', '=' or '!='" if name in self._numbers else "'=', '!=' or 'contains'"
             raise self.fault(f"{signs} after '{name}'")
         raise FilterError(
             f"the filter cannot be read at character {at + 1}: the samples have no column '{name}'."
-            f"{did_you_mean(name, [*known, *FLAGS])}",
-            f"Columns: {', '.join(dict.fromkeys([*known, *FLAGS]))}. Texts stand in quotation marks.",
+            f"{did_you_mean(name, [*called, *known])}",
+            f'Columns: {", ".join(dict.fromkeys(known))}. A text or an id stands in quotation marks: "{name}".',
         )

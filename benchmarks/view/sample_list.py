@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from ...errors import DataError, UsageError, did_you_mean
 from ..tables.pages.charts import round_step
 from ..tables.pages.rendering import number
 from ..tables.text import readable, texts_of
-from .filters import FilterError, column_name
+from .filters import DISAGREEMENT, METRICS_DISAGREE, MODELS_DISAGREE, TITLES, FilterError, column_name
 from .finding import Runs, ShownRun, comparable
-from .samples import RunSamples, relative_ranks, shared_rows, spread
+from .samples import RunSamples, column_label, relative_ranks, shared_rows, spread
 from .site import NoSuchPageError, Site, address
 
 PAGE = 48
@@ -27,13 +27,6 @@ PAGE = 48
 MOST_RUNS = 20
 """Maximum number of runs that a page shows beside one another: the newest, as each of them is read."""
 _MAIN = ("candidate", "caption", "candidates")
-TITLES = {
-    "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
-    "negatives": "Negatives", "unchanged": "Caption before the change",
-}  # fmt: skip
-"""Columns of texts, and what pages call them."""
-METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"
-_DISAGREEMENT = {METRICS_DISAGREE: "disagreement of metrics", MODELS_DISAGREE: "disagreement of models"}
 _BARS = 20
 
 
@@ -106,7 +99,7 @@ class SampleList:
         """Return the list of a run, by its name in URLs and the query parameters of the URL."""
         run = site.run(key)
         samples = site.runs.samples(run)
-        return cls(site, run, samples, ListState.read(query, [*samples.sortable, *_DISAGREEMENT]))
+        return cls(site, run, samples, ListState.read(query, [*samples.sortable, *DISAGREEMENT]))
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -114,21 +107,27 @@ class SampleList:
 
         Raises:
             FilterError: The filter cannot be read.
+            NoSuchPageError: They are sorted by a disagreement of one metric, or of one run.
         """
         state = self.state
-        if self.extra:
-            return self.samples.sorted_rows(state.sort, state.descending, state.query, self.extra)
-        return self.samples.order(state.sort, descending=state.descending, query=state.query)
+        if state.sort not in DISAGREEMENT:
+            # Kept in memory, unless the filter names what other runs decide.
+            with suppress(FilterError):
+                return self.samples.order(state.sort, descending=state.descending, query=state.query)
+        elif state.sort not in self.extra:
+            raise NoSuchPageError(f"cannot sort samples of this run by '{state.sort}': it takes two or more")
+        return self.samples.sorted_rows(state.sort, state.descending, state.query, self.extra)
 
     @cached_property
-    def extra(self) -> dict[str, np.ndarray]:
-        """The columns of disagreement that the filter or the order names: differences in relative rank, 0 to 1."""
-        asked = f"{self.state.sort} {self.state.query}"
-        columns = {
-            METRICS_DISAGREE: lambda: _spread_of_metrics(self.run, self.samples),
-            MODELS_DISAGREE: lambda: _spread_of_models(self.run, self.samples, runs_of_task(self.site, self.run)),
-        }
-        return {name: column() for name, column in columns.items() if name in asked}
+    def extra(self) -> dict[str, Callable[[], np.ndarray]]:
+        """The columns of disagreement, differences in relative rank (0 to 1): of several metrics, of several runs."""
+        columns: dict[str, Callable[[], np.ndarray]] = {}
+        if len(directed(self.run, self.samples)) > 1:
+            columns[METRICS_DISAGREE] = cache(lambda: _spread_of_metrics(self.run, self.samples))
+        if comparable(self.run, self.site.runs.all()[0]):
+            runs = runs_of_task(self.site, self.run)
+            columns[MODELS_DISAGREE] = cache(lambda: _spread_of_models(self.run, self.samples, runs))
+        return columns
 
     @cached_property
     def focus(self) -> str:
@@ -148,7 +147,7 @@ class SampleList:
         if state.query:
             parts.append(f"with {state.query}")
         if state.sort:
-            name = _DISAGREEMENT.get(state.sort) or label(self.run, state.sort)
+            name = label(self.run, state.sort)
             parts.append(f"by {name}, {'highest' if state.descending else 'lowest'} first")
         return " ".join(parts)
 
@@ -175,12 +174,11 @@ class SampleList:
         states: dict[str, dict[str, Any]] = {"all": {"sort": "", "query": ""}}
         if self.focus:
             worst = self.run.record.higher_is_better(self.focus)
-            states["worst"] = {"sort": self.focus, "descending": not worst}
-            states["best"] = {"sort": self.focus, "descending": worst}
-        if len(directed(self.run, self.samples)) > 1:
-            states["metrics disagree"] = {"sort": METRICS_DISAGREE, "descending": True}
-        if comparable(self.run, self.site.runs.all()[0]):
-            states["models disagree"] = {"sort": MODELS_DISAGREE, "descending": True}
+            name = label(self.run, self.focus)
+            states[f"worst by {name}"] = {"sort": self.focus, "descending": not worst}
+            states[f"best by {name}"] = {"sort": self.focus, "descending": worst}
+        for name in self.extra:
+            states[name.replace("_", " ")] = {"sort": name, "descending": True}
         if self.run.record.failures:
             states["failed"] = {"sort": "", "query": "failure"}
         if self.run.record.empty_count and "candidate" in self.samples.names:
@@ -193,7 +191,10 @@ class SampleList:
 
         A bar links to the list narrowed to it. Edges are round numbers, so that a filter names them as they are.
         """
-        values = self.samples.numbers(self.focus)[self.order] if self.focus else np.zeros(0)
+        column = self.state.sort if self.state.sort in self.extra else self.focus
+        if not column:
+            return None
+        values = (self.extra[column]() if column in self.extra else self.samples.numbers(column))[self.order]
         values = values[np.isfinite(values)]
         if not values.size:
             return None
@@ -205,7 +206,7 @@ class SampleList:
             (text, after) for text, after in itertools.pairwise(texts) if float(after) > low and float(text) <= high
         ]
         counts = np.bincount(np.searchsorted([float(start) for start, _ in bins], values, side="right") - 1)
-        name = column_name(self.focus)
+        name = column_name(column)
         # A narrower choice of the same column takes the place of the wider one.
         earlier = rf"(?:^|\s*\band\s+){re.escape(name)} >= \S+ and {re.escape(name)} < \S+$"
         rest = re.sub(earlier, "", self.state.query)
@@ -218,7 +219,7 @@ class SampleList:
             for (left, right), count in zip(bins, counts.tolist(), strict=True)
         ]  # fmt: skip
         ends = bins[0][0], bins[-1][1]
-        return {"label": label(self.run, self.focus), "name": name, "rest": rest, "bars": bars, "ends": ends}
+        return {"label": label(self.run, column), "name": name, "rest": rest, "bars": bars, "ends": ends}
 
 
 def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
@@ -237,7 +238,8 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         summary(site, run, samples, sample, row)
         | {
             "to": address("runs", key, "samples", sample, **state.values()),
-            "extra": _finite(float(listed.extra[state.sort][sample])) if state.sort in listed.extra else "",
+            "extra": _finite(float(listed.extra[state.sort]()[sample])) if state.sort in listed.extra else "",
+            "places": _furthest(run, samples, sample) if state.sort == METRICS_DISAGREE else [],
         }
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
     ]
@@ -247,11 +249,11 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         listed=listed,
         state=state,
         fault=fault,
-        heads=[(name, _DISAGREEMENT.get(name) or label(run, name), *_sorted_by(listed, name)) for name in columns],
+        heads=[(name, label(run, name), *_sorted_by(listed, name)) for name in columns],
         rows=rows,
         histogram=None if fault else listed.histogram(),
         count="" if fault else listed.count_text(),
-        names={"numbers": [*samples.sortable, *_DISAGREEMENT], "texts": samples.names},
+        names={"numbers": [*samples.sortable, *listed.extra], "texts": samples.names},
         **page.links(lambda at: listed.address(at)),
     )
 
@@ -259,7 +261,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
 def _sorted_by(listed: SampleList, name: str) -> tuple[str, str]:
     """Return the URL of the list sorted by a column, the other way round if it is, and how it is sorted now."""
     state = listed.state
-    first = name in _DISAGREEMENT or not listed.run.record.higher_is_better(name)
+    first = name in DISAGREEMENT or not listed.run.record.higher_is_better(name)
     descending = not state.descending if state.sort == name else first
     now = "" if state.sort != name else "descending" if state.descending else "ascending"
     return listed.address(sort=name, descending=descending), now
@@ -287,6 +289,16 @@ def _spread_of_metrics(run: ShownRun, samples: RunSamples) -> np.ndarray:
     return spread(ranks)
 
 
+def _furthest(run: ShownRun, samples: RunSamples, sample: int) -> list[str]:
+    """Return the metrics of which the relative ranks of a sample are furthest apart, with its ranks, the best first."""
+    places: list[tuple[float, str]] = []
+    for name in directed(run, samples):
+        if ranked := samples.rank(name, sample):
+            rank, equal, total = ranked
+            places.append(((2 * rank + equal - 3) / max(total - 1, 1), f"{label(run, name)} rank {rank_text(*ranked)}"))
+    return [min(places)[1], max(places)[1]] if len(places) > 1 else []
+
+
 def _spread_of_models(run: ShownRun, samples: RunSamples, runs: Iterable[tuple[ShownRun, RunSamples]]) -> np.ndarray:
     """Return the greatest difference in relative rank between two runs of each sample, the mean over metrics."""
     columns: dict[str, list[np.ndarray]] = {name: [] for name in directed(run, samples)}
@@ -312,11 +324,8 @@ def _ranked(values: np.ndarray) -> np.ndarray:
 
 
 def label(run: ShownRun, name: str) -> str:
-    """Return the label of a metric or a column of ratings."""
-    kind, _, aspect = name.partition(".")
-    if kind == "ratings":
-        return f"human rating, {aspect}" if aspect else "human rating"
-    return run.record.metric_label(name)
+    """Return the label of a column of numbers."""
+    return column_label(run.record, name)
 
 
 def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,6 +336,7 @@ def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Ma
         "id": identity,
         "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
         "texts": main_texts(row),
+        "empty": row.get("candidate") == "",
         "failure": row.get("failure"),
         "scores": [
             {"name": name, "label": label(run, name), "value": shown_number(samples, name, sample)}
@@ -343,6 +353,11 @@ def main_texts(row: Mapping[str, Any]) -> list[str]:
 def shown_number(samples: RunSamples, name: str, sample: int) -> str:
     """Return a formatted value of a sample; counts have no decimals."""
     return _finite(float(samples.numbers(name)[sample]), 0 if samples.counts(name) else 4)
+
+
+def rank_text(rank: int, equal: int, ranked: int) -> str:
+    """Return a rank, of how many samples, and by how many it is shared."""
+    return f"{rank:,} of {ranked:,}" + (f", shared by {equal:,}" if equal > 1 else "")
 
 
 def _finite(value: float, decimals: int = 4) -> str:

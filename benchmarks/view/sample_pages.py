@@ -4,6 +4,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
@@ -26,14 +27,17 @@ from ..running.planned_metrics import PlannedMetric, in_language, plan_metric
 from ..store.store import Store, parse_store
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.text import texts_of
+from .filters import METRICS_DISAGREE, MODELS_DISAGREE
 from .finding import ShownRun, comparable
 from .sample_list import (
     MOST_RUNS,
     TITLES,
     ListState,
     SampleList,
+    directed,
     label,
     main_texts,
+    rank_text,
     runs_of_task,
     shown_number,
     summary,
@@ -72,12 +76,16 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
         explained_any=any(score["why"] for score in shown["scores"]),
         matches=[_matches(run, samples, metric, row)] if metric else [],
         matches_of=metric,
-        models=_of_models(site, run, row),
+        models=_of_models(listed, row, metric or state.sort),
     )
 
 
-def _of_models(site: Site, run: ShownRun, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return template values of a sample in every run of its task, this one first; None if no other run has it."""
+def _of_models(listed: SampleList, row: Mapping[str, Any], by: str) -> dict[str, Any] | None:
+    """Return template values of a sample in every run of its task, this one first; None if no other run has it.
+
+    Links keep filter and order, and those to comparisons the metric ``by``, where the other run has it.
+    """
+    site, run, state = listed.site, listed.run, listed.state
     rows: list[dict[str, Any]] = []
     heads: dict[str, str] = {}
     captions: dict[str, list[str]] = {}
@@ -86,13 +94,17 @@ def _of_models(site: Site, run: ShownRun, row: Mapping[str, Any]) -> dict[str, A
         sample = samples.find(str(row["id"]))
         if sample is None:
             continue
+        x = by if by in samples.metrics else ""
+        orders = [*samples.sortable, MODELS_DISAGREE]
+        orders += [METRICS_DISAGREE] if len(directed(other, samples)) > 1 else []
+        kept = state if state.sort in orders else replace(state, sort="", descending=False)
         name = other.name if models[other.model] > 1 else other.model
         captions.setdefault(" / ".join(main_texts(samples.rows([sample])[0])), []).append(name)
         heads |= {metric: label(other, metric) for metric in samples.metrics if metric not in heads}
         rows.append({
             "name": name, "scores": {metric: shown_number(samples, metric, sample) for metric in samples.metrics},
-            "to": address("runs", other.key, "samples", sample),
-            "compare": "" if other.key == run.key else site.comparison(run, other),
+            "to": address("runs", other.key, "samples", sample, **kept.values()),
+            "compare": "" if other.key == run.key else address("compare", a=run.key, b=other.key, x=x),
         })  # fmt: skip
     marked = mark_words(list(captions), texts_of(row.get("references")))
     shown = {
@@ -122,12 +134,12 @@ def _whole(
 ) -> dict[str, Any]:
     """Return template values for everything that the run recorded of a sample."""
     shown = summary(site, run, samples, sample, row)
-    named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name)]
+    named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name) not in (None, [])]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
     for score in shown["scores"]:
         name = score["name"]
-        rank = samples.rank(name, sample, rising=not run.record.higher_is_better(name))
-        score["rank"] = _rank_text(*rank) if rank else "–"
+        rank = samples.rank(name, sample)
+        score["rank"] = rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and run.record.registered_name(name) in EXPLAINERS
         page = address("runs", run.key, "samples", sample, **state.values(), matches=name)
@@ -140,10 +152,6 @@ def _whole(
         if name not in known and row[name] is not None and row[name] not in ("", [])
     ]
     return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
-
-
-def _rank_text(rank: int, equal: int, ranked: int) -> str:
-    return f"{rank:,} of {ranked:,}" + (f", shared by {equal:,}" if equal > 1 else "")
 
 
 def _fact(value: Any) -> str:
@@ -189,6 +197,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         drawing=drawn,
         count=_point_count_text(drawn, label(run, x)),
         to=lambda sample: address("runs", key, "samples", sample),
+        ids=samples.column("id").to_pylist(),
         far=[
             (f"Ranked higher by {label(run, x)}", _far(run, samples, x, y, most_apart(by_x, by_y, _FAR))),
             (f"Ranked higher by {label(run, y)}", _far(run, samples, x, y, most_apart(by_y, by_x, _FAR))),
@@ -213,8 +222,11 @@ def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int])
             "id": str(row["id"]),
             "to": address("runs", run.key, "samples", sample),
             "text": next(iter(main_texts(row)), ""),
-            "x": shown_number(samples, x, sample),
-            "y": shown_number(samples, y, sample),
+            "places": [
+                f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
+                for name in (x, y)
+                if (rank := samples.rank(name, sample))
+            ],
         }
         for sample, row in zip(far, samples.rows(far), strict=True)
     ]

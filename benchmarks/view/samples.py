@@ -3,7 +3,7 @@
 """Searches and sorts the samples of a run: values are in memory, texts are read when needed."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow.compute
 from ...arrow import counts_in_lists, numbers, numbers_in_lists, truths
 from ..records.record import Record
 from ..records.samples import COLUMNS, open_samples, row_groups
-from .filters import FilterError, select
+from .filters import DISAGREEMENT, TITLES, ExtraColumns, FilterError, select
 
 _ORDERS_KEPT = 8
 
@@ -32,7 +32,7 @@ class RunSamples:
     """
 
     def __init__(self, folder: Path, record: Record) -> None:
-        self._file = open_samples(folder, record)
+        self._file, self._record = open_samples(folder, record), record
         self._lock = threading.Lock()
         self.order = lru_cache(_ORDERS_KEPT)(self.sorted_rows)
         schema = self._file.schema_arrow
@@ -65,6 +65,16 @@ class RunSamples:
         """The columns of numbers: ratings and metrics."""
         return [*self.rated, *self.metrics]
 
+    @cached_property
+    def called(self) -> dict[str, str]:
+        """The columns by name and by label, in lower case; a label of several columns is left out."""
+        labels = {**TITLES, **{name: column_label(self._record, name) for name in self.sortable}}
+        called = {label: name for name, label in DISAGREEMENT.items()}
+        for name in [*self.sortable, *self.names]:
+            for text in (name.lower(), str(labels.get(name, name)).lower()):
+                called[text] = name if called.get(text, name) == name else ""
+        return {text: name for text, name in called.items() if name}
+
     def _read_numbers(self, name: str) -> np.ndarray:
         """Return ``[n]`` scores of a metric, or mean ratings; NaN if missing."""
         column = self.column(name)
@@ -76,22 +86,21 @@ class RunSamples:
         values = values[np.isfinite(values)]
         return bool((values == np.round(values)).all() and (values > 1).any())
 
-    def rank(self, name: str, sample: int, *, rising: bool = False) -> tuple[int, int, int] | None:
-        """Return the rank by a metric, and the numbers of samples with this rank and with any; None without a score.
+    def rank(self, name: str, sample: int) -> tuple[int, int, int] | None:
+        """Return the rank, 1 for the best, and the numbers of samples with it and with any; None without a score.
 
         Args:
             name: The metric, or a column of ratings.
             sample: Index of the sample.
-            rising: Whether rank 1 is the lowest value rather than the highest.
         """
-        values = -self.numbers(name) if rising else self.numbers(name)
+        values = self.numbers(name) * (1 if self._record.higher_is_better(name) else -1)
         if not np.isfinite(values[sample]):
             return None
         before, equal = (values > values[sample]).sum(), (values == values[sample]).sum()
         return int(before) + 1, int(equal), int(np.isfinite(values).sum())
 
     def sorted_rows(
-        self, sort: str = "", descending: bool = False, query: str = "", extra: Mapping[str, np.ndarray] | None = None
+        self, sort: str = "", descending: bool = False, query: str = "", extra: ExtraColumns | None = None
     ) -> np.ndarray:
         """Return the sorted indices of samples.
 
@@ -100,7 +109,7 @@ class RunSamples:
                 file.
             descending: Whether to sort in descending order.
             query: A filter (:func:`~.filters.select`); empty for all samples.
-            extra: Further columns of numbers, ``[n]`` each.
+            extra: Further columns of numbers.
 
         Raises:
             FilterError: The filter cannot be read.
@@ -109,7 +118,7 @@ class RunSamples:
         rows = np.flatnonzero(select(query, self, extra)) if query.strip() else np.arange(len(self))
         if not sort:
             return rows
-        values = (extra[sort] if sort in extra else self.numbers(sort))[rows]
+        values = (extra[sort]() if sort in extra else self.numbers(sort))[rows]
         return rows[np.argsort(-values if descending else values, kind="stable")]
 
     def rows(self, wanted: Sequence[int]) -> list[dict[str, Any]]:
@@ -171,6 +180,14 @@ class RunSamples:
                 for chunk in column.chunks:
                     chosen[start + _rows_containing(chunk, query)] = True
         return chosen
+
+
+def column_label(record: Record, name: str) -> str:
+    """Return the label of a column of numbers."""
+    kind, _, aspect = name.partition(".")
+    if kind == "ratings":
+        return f"human rating, {aspect}" if aspect else "human rating"
+    return DISAGREEMENT.get(name) or record.metric_label(name)
 
 
 def _all_truths(column: Any) -> np.ndarray:

@@ -63,10 +63,6 @@ class Site:
             raise NoSuchPageError(f"page '{text}' does not exist: the list has {pages:,}")
         return Page(int(text), (int(text) - 1) * size, min(int(text) * size, total), pages)
 
-    def comparison(self, run: ShownRun, other: ShownRun) -> str:
-        """Return the URL of the comparison of two runs."""
-        return address("compare", a=run.key, b=other.key)
-
     def run(self, key: str) -> ShownRun:
         """Return a run by its name in URLs.
 
@@ -126,20 +122,31 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
         "numbers": len(heads),
         "runs": rows,
         "notes": any(row["notes"] for row in rows),
-        "compare": site.comparison(runs[0], others[0]) if others else "",
+        "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
     }
 
 
 def run_page(site: Site, key: str) -> str:
     """Return the page of a run: results, failures, and runs that it can be compared with."""
     run = site.run(key)
-    protocol = run.record.protocol
+    record, protocol = run.record, run.record.protocol
+    # Samples without texts do not tell which captions were empty.
+    filters = {"failure": record.failures, "counted as empty": record.empty_count and record.samples == "full"}
+    pages = {kind: address("runs", key, "samples", q=kind.split()[-1]) for kind, there in filters.items() if there}
     return site.render(
         "run.html",
         **run_values(run, linked=True),
-        others=[(other.name, site.comparison(run, other)) for other in comparable(run, site.runs.all()[0])],
-        alone=protocol.comparable and protocol.subject == "metric" and len(run.record.metrics) > 1,
+        kinds={} if record.samples == "none" else pages,
+        to=None if record.samples == "none" else lambda sample: address("runs", key, "samples", q=_with_id(sample)),
+        others=[(other.name, address("compare", a=key, b=other.key)) for other in comparable(run, site.runs.all()[0])],
+        alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
     )
+
+
+def _with_id(sample: str) -> str:
+    """Return the filter of the sample with an id."""
+    quote = "'" if '"' in sample else '"'
+    return f"id = {quote}{sample}{quote}"
 
 
 def run_values(run: ShownRun, *, linked: bool = False) -> dict[str, Any]:

@@ -94,6 +94,20 @@ def test_the_token_leaves_the_address_and_keys_lead_from_sample_to_sample(
     assert said == []
 
 
+def test_on_a_narrow_screen_the_chosen_score_and_the_matches_are_in_view(
+    browser: Browser, viewed: Viewed, address: str
+) -> None:
+    context = open_browser(browser, address, [], viewport={"width": 390, "height": 900})
+    page, own = context.pages[0], address.partition("/?")[0]
+    for path, shown in (("?sort=cider", ".listed td.by"), ("/3?sort=cider", "#scores + div a[href*=matches]")):
+        page.goto(f"{own}/runs/{viewed.first.key}/samples{path}")
+        box = page.locator(shown).first.bounding_box()
+        assert box and box["x"] + box["width"] <= 390
+    page.goto(f"{own}/runs/{viewed.first.key}/samples?view=grid")
+    assert page.eval_on_selector(".grid img", "image => getComputedStyle(image).objectFit") == "contain"
+    context.close()
+
+
 def test_drawing_across_bars_filters_by_their_range(browser: Browser, viewed: Viewed, address: str) -> None:
     context = open_browser(browser, address, [])
     page, own = context.pages[0], address.partition("/?")[0]
@@ -125,12 +139,16 @@ def test_a_run_in_one_file_lists_its_samples_and_is_accessible(
     said: list[str] = []
     context = open_browser(browser, file.as_uri(), said, own="file:", viewport={"width": 390, "height": 900})
     page = context.pages[0]
+    assert page.text_content("#count") == f"{ROWS} samples, page 1 of 1"
     page.select_option("#sort", "1+")
     page.locator("#list summary").first.focus()
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelector('img.large')?.naturalWidth === 64")
-    lowest = min(RunSamples(viewed.second.folder, viewed.second.record).numbers("meteor"))
-    assert page.locator("#list b").first.text_content() == f"{lowest:.4f}"
+    meteor = RunSamples(viewed.second.folder, viewed.second.record).numbers("meteor")
+    assert page.locator("#list b").first.text_content() == f"{min(meteor):.4f}"
+    # Not rounded: samples are in the order of the served page.
+    written = page.evaluate("() => JSON.parse(document.getElementById('data').textContent)")
+    assert [sample["scores"][1] for sample in written] == meteor.tolist()
     page.fill("#q", "row 3")
     assert page.text_content("#count") == f"1 of {ROWS} samples, page 1 of 1"
     assert violations(page, axe, 390, ["light"]) == []

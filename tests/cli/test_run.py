@@ -333,7 +333,7 @@ def test_part_of_the_captions_is_refused_without_subset_and_told_with_it(caption
     of_lm_eval = ("--device", "cpu", "--batch_size", "auto")
     done = caption("--model", "captions:mine.jsonl", "--subset", *of_lm_eval).succeeded()
     assert all("a subset: 2 of 4 documents" in printed for printed in (done.out, done.err))
-    assert "1 caption counted as empty: 1 × is empty" in done.out
+    assert re.search(r"1 caption counted as empty(?!:)", done.out)
     assert re.findall("counted as empty.*", done.err) == ["counted as empty: 1 × caption is empty (first: r2)"]
     (record,) = records(tmp_path / "runs")
     assert record["subset"]["documents"] == 2

@@ -42,7 +42,9 @@
     }
     const pages = Math.max(1, Math.ceil(shown.length / PAGE));
     page = Math.min(page, pages - 1);
-    at("count").textContent = `${shown.length} of ${samples.length} samples, page ${page + 1} of ${pages}`;
+    const [count, all] = [shown, samples].map(({ length }) => length.toLocaleString("en"));
+    at("count").textContent = `${count === all ? "" : `${count} of `}${all} samples, page ${page + 1} of ${pages}`;
+    at("list").start = page * PAGE + 1;
     at("previous").disabled = page === 0;
     at("next").disabled = page === pages - 1;
     at("list").replaceChildren();

@@ -24,7 +24,8 @@ from capbench.benchmarks.tables.pages.charts import scatter
 from capbench.benchmarks.view.compare_pages import compare_page
 from capbench.benchmarks.view.filters import FilterError
 from capbench.benchmarks.view.finding import Pictures, Runs
-from capbench.benchmarks.view.sample_pages import explain
+from capbench.benchmarks.view.sample_list import samples_page
+from capbench.benchmarks.view.sample_pages import explain, sample_page, scatter_page
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import (
     NoSuchPageError,
@@ -151,12 +152,13 @@ def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, 
 
 
 def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has_alone(client: Any, viewed: Viewed):
-    answer = client.get(f"/runs/{viewed.first.key}/samples/1")
+    answer = client.get(f"/runs/{viewed.first.key}/samples/1?sort=-meteor&q=length+>+1")
     table = answer.text.partition('id="models"')[2].partition("</section>")[0]
     for run in (viewed.first, viewed.second):
         score = RunSamples(run.folder, run.record).numbers("meteor")[1]
-        assert re.search(rf'href="/runs/{run.key}/samples/1".*{score:.4f}', table)
-    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}" in table
+        state = r"\?sort=-meteor&amp;q=length\+%3E\+1"
+        assert re.search(rf'href="/runs/{run.key}/samples/1{state}".*{score:.4f}', table)
+    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}&amp;x=meteor" in table
     assert "<ins>small</ins>" in table
     # Nobody else has run the task of ratings.
     assert "All models" not in client.get(f"/runs/{viewed.rated.key}/samples/1").text
@@ -165,13 +167,20 @@ def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has
 def test_samples_that_could_not_be_used_are_listed_with_the_reason(tmp_path: Path) -> None:
     plain: dict[str, Any] = {"image": "i", "candidate": "c d"}
     rows = [plain | {"id": f"r{n}", "references": ["cd"[n % 2]], "ratings": [n % 3] * (n % 2 + 1)} for n in range(9)]
-    rows[4]["references"] = []
+    rows[4]["references"], rows[7]["candidate"] = [], ""
     run_rated(tmp_path, rows, {"output_path": tmp_path / "runs"}, metric_list=["rouge_l", "cider"])
     site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations()))
     (run,) = site.runs.all()[0]
     samples = site.runs.samples(run)
     assert [row["id"] for row in samples.rows(samples.order(query="failure").tolist())] == ["r4"]
     assert samples.order("rouge_l").tolist()[-1] == samples.order(query="failure")[0]
+    shown = [sample_page(site, run.key, at, {}) for at in "67"] + [samples_page(site, run.key, {"q": "empty"})]
+    assert ["(empty caption)" in page for page in shown] == [True, False, True]
+    page = run_page(site, run.key)
+    assert re.findall(r'href="[^"]+/samples\?q=([^"]+)">([^<]+)<', page) == [
+        ("failure", "1"), ("id+%3D+%22r4%22", "r4"), ("empty", "1"), ("id+%3D+%22r7%22", "r7"),
+        ("failure", "Samples with failures"),
+    ]  # fmt: skip
     # A row weighs as often as it was rated.
     assert explain(run.record, "cider", samples.rows([0])[0], samples).value > 0
 
@@ -202,13 +211,16 @@ def test_scores_of_a_run_are_explained_with_its_settings_and_frequencies(viewed:
 
 def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Viewed) -> None:
     answer = client.get(f"/runs/{viewed.rated.key}/scatter", params={"x": "ratings", "y": METRIC})
-    point = r'<a href="/runs/[^"]+/samples/(\d+)" aria-label="Sample \d+" tabindex="-1"><circle'
-    assert list(map(int, re.findall(point, answer.text))) == list(range(ROWS))
+    point = r'<a href="/runs/[^"]+/samples/(\d+)" aria-label="Sample [^"]+" tabindex="-1"><title>([^<]+)</title><circle'
+    drawn = {int(at): html.unescape(named) for at, named in re.findall(point, answer.text)}
+    ids = RunSamples(viewed.rated.folder, viewed.rated.record).column("id").to_pylist()
+    assert drawn == dict(enumerate(ids))
     assert f"{ROWS} samples; points have horizontal jitter" in text_of(answer)
     page = text_of(answer)
     assert "ROUGE-L against human rating" in page
     assert "Ranked higher by human rating" in page
     assert "Ranked higher by ROUGE-L" in page
+    assert re.search(rf"human rating 3.5000, rank 1 of {ROWS}, shared by \d+; ROUGE-L 0\.\d+, rank \d+ of {ROWS}", page)
 
 
 def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(client: Any, viewed: Viewed) -> None:
@@ -276,6 +288,19 @@ def test_a_suite_stands_beside_its_published_table() -> None:
     key = next(run.key for run in site.runs.all()[0] if run.record.task == "flickr8k_expert")
     assert f'<a href="/runs/{key}">' in page
     assert "not run" in page
+
+
+def test_a_run_that_logged_scores_says_why_it_shows_no_texts(client: Any, viewed: Viewed) -> None:
+    site = Site(Runs([KEPT]), Pictures(DataLocations()))
+    key = next(run.key for run in site.runs.all()[0] if run.record.task == "flickr8k_expert")
+    pages = (
+        run_page(site, key),
+        samples_page(site, key, {}),
+        sample_page(site, key, "1", {}),
+        scatter_page(site, key, {}),
+    )
+    assert [page.count("logged scores only") for page in pages] == [1] * 4
+    assert "logged scores only" not in client.get(f"/runs/{viewed.first.key}").text
 
 
 def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) -> None:
@@ -355,6 +380,8 @@ def test_equal_scores_keep_the_order_of_the_run_and_missing_ones_come_last(sampl
         ("failure", [1]), ("not failure and length < 3", [0]), ("failure contains metric", [1]), ("empty", [6]),
         ("length < 2 or length > 5 and cider > 0", [0, 5]), ("(length < 2 or length > 5) and cider > 0", [0, 5]),
         ("not (length < 6 or empty)", [5]), ("  ", list(range(7))),
+        ("CIDEr < 0.5", [2, 5]), ("`CIDEr` < 0.5", [2, 5]), ("human rating >= 4", [4, 5]), ("Caption = x", [5]),
+        ("`Human Rating` >= 4", [4, 5]), ("candidate = x-y or Length = 1", [0]), ("References contains 'baum'", [3]),
         ("length = 1".ljust(1_000), [0]), ("not " * 20 + "empty", [6]), ("(" * 20 + "empty" + ")" * 20, [6]),
     ],
 )  # fmt: skip
@@ -377,19 +404,23 @@ def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str,
         ("length = 1".ljust(1_001), "the filter has 1,001 characters; at most 1,000 are read"),
         ("cider < 1 & length", "character 11: expected a column, a number or a text in quotation marks, found '&'"),
         ("candidate contains and (", "character 24: expected 'and', 'or' or the end, found '\\('"),
+        ("dog", "no column 'dog'.\nColumns: ratings, .*failure, empty. A text or an id stands in .*: \"dog\""),
+        ("id = 39_2", "found '39_2'\nA text or an id stands in .*: \"39_2\""),
+        ("human < 1", "Did you mean 'human rating'"),
         ("not length contains 1", "character 12: expected '<', '<=', .* after 'length', found 'contains'"),
     ],
 )
 def test_a_filter_that_cannot_be_read_is_an_error_that_names_the_place(samples: RunSamples, query: str, message: str):
-    with pytest.raises(FilterError, match=message):
+    with pytest.raises(FilterError) as raised:
         samples.order(query=query)
+    assert re.search(message, str(raised.value), re.DOTALL)
 
 
 def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed: Viewed):
     address = f"/runs/{viewed.first.key}/samples"
     page = client.get(address, params={"sort": "meteor"}).text
     links = {name: html.unescape(to) for to, name in re.findall(r'<li><a href="([^"]+)"[^>]*>([^<]+)</a></li>', page)}
-    assert {"worst", "best", "metrics disagree", "models disagree", "grid"} < links.keys()
+    assert {"worst by METEOR", "best by METEOR", "metrics disagree", "models disagree", "grid"} < links.keys()
     scores = [RunSamples(run.folder, run.record).numbers("meteor") for run in (viewed.first, viewed.second)]
     bars = re.findall(
         r'<a href="([^"]+)" data-low="([^"]+)" data-high="([^"]+)" aria-label="[^:]+: (\d+) samples', page
@@ -402,11 +433,24 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     narrowed = client.get(address, params={"sort": "meteor", "q": "length > 1 and meteor >= 0 and meteor < 2"}).text
     assert 'data-rest="length &gt; 1 and "' in narrowed
     disagree = client.get(links["models disagree"]).text
-    values = [float(value) for value in re.findall(r'<td class="number by">([\d.]+)', disagree)]
+    values = [float(value) for value in re.findall(r'<td class="number by key">([\d.]+)', disagree)]
     assert len(values) == ROWS
     assert values == sorted(values, reverse=True) != sorted(values)
+    assert 'aria-label="Distribution of disagreement of models"' in disagree
+    # Of a sample on which metrics disagree, the two furthest apart are named with their ranks.
+    first = client.get(links["metrics disagree"]).text.partition("<tbody>")[2].partition("</tr>")[0]
+    apart, *places = re.findall(r'(?<=by key">)[\d.]+|<small>.+? rank [^<]+', first)
+    ranks = [re.findall(r"(?:rank|shared by) (\d+)", place) for place in places]
+    high, low = (int(rank) + (int(*equal or [1]) - 1) / 2 for rank, *equal in ranks)
+    assert low - high == pytest.approx(float(apart) * (ROWS - 1), abs=0.01)
     assert client.get(links["grid"]).text.count('<img class="small"') == ROWS
-    assert "no column &#39;meteo&#39;. Did you mean" in client.get(address, params={"q": "meteo < 2"}).text
+    page = client.get(address, params={"q": "meteo < 2"}).text
+    assert "no column &#39;meteo&#39;. Did you mean" in page
+    assert "metrics_disagree, models_disagree" in page.partition('role="alert"')[2].partition("</p>")[0]
+    assert "models_disagree" not in client.get(f"/runs/{viewed.rated.key}/samples", params={"q": "meteo < 2"}).text
+    answers = [client.get(address, params={"q": f"{name} > 0.1"}).text for name in ("METEOR", "`meteor`", "meteor")]
+    assert len({re.search(r"[\d,]+ of", answer)[0] for answer in answers}) == 1
+    assert client.get(f"/runs/{viewed.rated.key}/samples?sort=-models_disagree").status_code == 404
 
 
 def test_rows_come_as_they_were_asked_for(samples: RunSamples):
@@ -417,7 +461,6 @@ def test_rows_come_as_they_were_asked_for(samples: RunSamples):
 def test_a_rank_counts_finite_scores_from_the_best(samples: RunSamples):
     assert samples.rank("cider", 3) == (2, 1, 5)
     assert samples.rank("cider", 4) == (3, 2, 5)
-    assert samples.rank("cider", 4, rising=True) == (3, 2, 5)
     assert samples.rank("cider", 1) is None
     assert samples.rank("length", 6) == (1, 1, 7)
 
