@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from in_shards import RankOf
 from scored_in_shards import scored_in_shards, shuffled
 
@@ -100,54 +101,8 @@ def test_metric_says_whether_shards_can_be_scored_with_a_state():
     assert isinstance(Cider(), CorpusMetric)
 
 
-RECORDED = {"file": "scores.jsonl", "label": "FLEUR"}
-_MISFIT = "must be |are |takes |give one of them"
 # Of a metric, what is said of settings that it cannot have; "" where each is named.
-REFUSED: list[tuple[str, str, list[dict[str, Any]]]] = [
-    ("aloha", "", [{"aggregate": "max"}, {"unmatched": "one"}, {"empty": "one"}, {"max_tokens": 0}]),
-    ("aloha", "'parser' must be", [{"objects": "java"}]),
-    ("autodq", "", [{"events": "mine"}, {"tries": 0}, {"temperature": -1}, {"seed": -1}, {"max_tokens": 0}]),
-    ("bertscore", "num_layers is required for 'bert-base-uncased'", [{"model": "bert-base-uncased"}]),
-    ("bertscore", "above 0", [{"num_layers": 0}]),
-    ("bertscore", "'of' must be precision, recall or f1, not 'f2'", [{"of": "f2"}]),
-    ("caparena_auto", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
-    ("caparena_auto", "", [{"on_failure": "tie"}]),
-    ("capture", "parser", [{"parser": "spice"}, {"parser": "recorded"}]),
-    ("capture", "", [{"input_limit": "0.6"}, {"soft": "max"}, {"alpha": -1}]),
-    ("capture", "alpha", [{"alpha": 0, "beta": 0, "gamma": 0}]),
-    ("capture", r"'of' must be f1, precision, recall, object_precision, .* not 'recal'", [{"of": "recal"}]),
-    ("checklist_coverage", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
-    ("cider", "'variant' must be d or plain, not 'r'", [{"variant": "r"}]),
-    ("clair", "above 0", [{"tries": 0}, {"max_tokens": 0}]),
-    ("clair", "fail or zero", [{"on_failure": "skip"}]),
-    ("clip_f1", "'parts' must be boxes or whole, not 'crops'", [{"parts": "crops"}]),
-    ("clip_recall", "above 0", [{"k": 0}, {"k": -1}, {"k": 2.5}, {"k": "3"}, {"k": True}]),
-    ("dcscore", _MISFIT, [{"answers": 0}, {"answers": 2.5}, {"tries": 0}, {"max_tokens": 0}]),
-    ("dcscore", _MISFIT, [{"temperature": temperature} for temperature in (-1, float("nan"), float("inf"))]),
-    ("dcscore", _MISFIT, [{"verify_temperature": -1}, {"verify_temperature": "warm"}, {"seed": -1}]),
-    ("dcscore", _MISFIT, [{"seed": 1.5}, {"join": "id"}, {"invalid": "drop"}, {"oracle": "x"}]),
-    ("dcscore", _MISFIT, [{"facts": "f", "oracle": "judge"}]),
-    ("emscore", "", [{"frames": 0}, {"frames": 2.5}, {"idf": 3}, {"idf_max_words": 0}]),
-    ("factual_spice", "", [{"input_limit": "0.6"}, {"empty": "zero"}, {"parser": "java"}]),
-    ("factual_spice", "'compare' must be tuples, merged or graphs, not 'all'", [{"compare": "all"}]),
-    ("soft_spice", "", [{"input_limit": "0.6"}, {"empty": "zero"}, {"parser": "java"}]),
-    ("gpt4_eval", "at least 1", [{"group": 0}, {"highest": 0}, {"max_tokens": 0}]),
-    ("meteor", "'timeout' must be above 0 seconds", [{"timeout": 0}]),
-    ("mid", "'gaussian' must be references or candidates, not 'both'", [{"gaussian": "both"}]),
-    ("mid", "'eps' must be .*, not -1", [{"eps": -1}]),
-    ("mid", "'eps' must be .*, not nan", [{"eps": np.nan}]),
-    ("polos", "'batch' must be a whole number above 0", [{"batch": 0}, {"batch": 1.5}, {"batch": True}]),
-    ("recorded", "names no 'label'", [RECORDED | {"label": " "}]),
-    ("recorded", "names no 'file'", [RECORDED | {"file": ""}]),
-    ("recorded", "'image_names' must be exact or bare, not 'loose'", [RECORDED | {"image_names": "loose"}]),
-    ("recorded", "'coverage' must be a share from 0 to 1, not 1.5", [RECORDED | {"coverage": 1.5}]),
-    ("recorded", "'coverage' must be a share from 0 to 1, not True", [RECORDED | {"coverage": True}]),
-    ("recorded", "'coverage' must be a share from 0 to 1, not 'all'", [RECORDED | {"coverage": "all"}]),
-    ("recorded", "by 'id', or by 'image' and 'caption', not by both", [RECORDED | {"id": "id", "caption": "text"}]),
-    ("recorded", "'higher_is_better' must be true or false, not 'no'", [RECORDED | {"higher_is_better": "no"}]),
-    ("spice", "above 0", [{"timeout": 0}]),
-    ("vdcscore", "", [{"zeros": "keep"}, {"tries": 0}, {"temperature": -1}, {"seed": True}, {"max_tokens": 0}]),
-]
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))["metrics"]
 
 
 @pytest.mark.parametrize(
