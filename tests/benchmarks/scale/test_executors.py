@@ -23,9 +23,10 @@ SQUARES = [number**2 for number in range(7)]
 
 
 def children() -> list[psutil.Process]:
-    """Return the processes that this one has started, but what multiprocessing keeps until its end."""
-    processes = psutil.Process().children(recursive=True)
-    return [process for process in processes if "resource_tracker" not in " ".join(process.cmdline())]
+    """Return the processes that this one has started, but what multiprocessing and other tests keep until its end."""
+    commands = {process: " ".join(process.cmdline()) for process in psutil.Process().children(recursive=True)}
+    kept = ("resource_tracker", "packages_distributions()")
+    return [process for process, command in commands.items() if not any(text in command for text in kept)]
 
 
 def test_resources_are_named():
