@@ -1,7 +1,5 @@
 """The web application for raters; it does not reveal which model wrote a caption."""
 
-import hashlib
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ...errors import BenchError
+from ..records.hashes import hash_of_json
 from ..tables.pages.rendering import templates
 from ..tables.pages.serving import POLICY, assets
 from .forms import CANNOT_TELL, answer_of, spoken
@@ -119,7 +118,7 @@ class _Pages:
     def _checksum(self, step: Step) -> str:
         """Return what tells the captions of a page from others: a restarted server may draw another battle."""
         texts = self._session.items[step.item].texts
-        return hashlib.sha256(json.dumps([texts[number] for number in step.shown]).encode()).hexdigest()
+        return hash_of_json({"captions": [texts[number] for number in step.shown]})
 
     def answer(self, request: Request, form: dict[str, str]) -> Response:
         """Save an answer, and respond with the next question."""

@@ -123,11 +123,26 @@ class SampleList:
         """The columns of disagreement, differences in relative rank (0 to 1): of several metrics, of several runs."""
         columns: dict[str, Callable[[], np.ndarray]] = {}
         if len(directed(self.run, self.samples)) > 1:
-            columns[METRICS_DISAGREE] = cache(lambda: _spread_of_metrics(self.run, self.samples))
+            columns[METRICS_DISAGREE] = cache(lambda: spread(np.vstack([*self._ranks.values()])))
         if comparable(self.run, self.site.runs.all()[0]):
             runs = runs_of_task(self.site, self.run)
             columns[MODELS_DISAGREE] = cache(lambda: _spread_of_models(self.run, self.samples, runs))
         return columns
+
+    @cached_property
+    def _ranks(self) -> dict[str, np.ndarray]:
+        """By metric that has a direction the relative rank of each sample, 1 for the best; NaN without a score."""
+        signs = {name: 1 if self.run.record.higher_is_better(name) else -1 for name in directed(self.run, self.samples)}
+        return {name: _ranked(sign * self.samples.numbers(name)) for name, sign in signs.items()}
+
+    def furthest(self, sample: int) -> list[str]:
+        """Return the metrics of which the relative ranks of a sample are furthest apart, with its ranks, best first."""
+        there = {name: ranks[sample] for name, ranks in self._ranks.items() if np.isfinite(ranks[sample])}
+        if len(there) < 2:
+            return []
+        ends = max(there, key=there.__getitem__), min(there, key=there.__getitem__)
+        ranks = {name: rank for name in ends if (rank := self.samples.rank(name, sample))}
+        return [f"{label(self.run, name)} rank {rank_text(*rank)}" for name, rank in ranks.items()]
 
     @cached_property
     def focus(self) -> str:
@@ -239,7 +254,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         | {
             "to": address("runs", key, "samples", sample, **state.values()),
             "extra": _finite(float(listed.extra[state.sort]()[sample])) if state.sort in listed.extra else "",
-            "places": _furthest(run, samples, sample) if state.sort == METRICS_DISAGREE else [],
+            "places": listed.furthest(sample) if state.sort == METRICS_DISAGREE else [],
         }
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
     ]
@@ -278,25 +293,6 @@ def runs_of_task(site: Site, run: ShownRun) -> Iterator[tuple[ShownRun, RunSampl
 def directed(run: ShownRun, samples: RunSamples) -> list[str]:
     """Return the metrics of which more, or less, is better."""
     return [name for name in samples.metrics if run.record.has_direction(name)]
-
-
-def _spread_of_metrics(run: ShownRun, samples: RunSamples) -> np.ndarray:
-    """Return the greatest difference in relative rank between two metrics of each sample."""
-    ranks = np.full((0, len(samples)), np.nan)
-    for name in directed(run, samples):
-        sign = 1 if run.record.higher_is_better(name) else -1
-        ranks = np.vstack([ranks, _ranked(sign * samples.numbers(name))])
-    return spread(ranks)
-
-
-def _furthest(run: ShownRun, samples: RunSamples, sample: int) -> list[str]:
-    """Return the metrics of which the relative ranks of a sample are furthest apart, with its ranks, the best first."""
-    places: list[tuple[float, str]] = []
-    for name in directed(run, samples):
-        if ranked := samples.rank(name, sample):
-            rank, equal, total = ranked
-            places.append(((2 * rank + equal - 3) / max(total - 1, 1), f"{label(run, name)} rank {rank_text(*ranked)}"))
-    return [min(places)[1], max(places)[1]] if len(places) > 1 else []
 
 
 def _spread_of_models(run: ShownRun, samples: RunSamples, runs: Iterable[tuple[ShownRun, RunSamples]]) -> np.ndarray:

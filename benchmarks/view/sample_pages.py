@@ -197,7 +197,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         drawing=drawn,
         count=_point_count_text(drawn, label(run, x)),
         to=lambda sample: address("runs", key, "samples", sample),
-        ids=samples.column("id").to_pylist(),
+        ids=samples.column("id").take(np.array([sample for sample, *_ in drawn.points], int)).to_pylist(),
         far=[
             (f"Ranked higher by {label(run, x)}", _far(run, samples, x, y, most_apart(by_x, by_y, _FAR))),
             (f"Ranked higher by {label(run, y)}", _far(run, samples, x, y, most_apart(by_y, by_x, _FAR))),

@@ -383,7 +383,8 @@ def dry_run(call: SynthesisCall) -> Iterator[tuple[str, str]]:
         asks = ", ".join(f"{role} {models.name(role)}" for role in stage.roles)
         yield f"stage {stage.name}", asks or "no model"
     roles = [role for stage in stages for role in stage.roles if role in models.choices]
-    yield "fetched first", ", ".join(filter(None, dict.fromkeys(models.spec(role).fetched_first() for role in roles)))
+    missing = filter(None, dict.fromkeys(models.spec(role).fetched_first() for role in roles))
+    yield "fetched first", ", ".join(missing) or "nothing"
     yield "output", pipeline.output.form
     judging = pipeline.judged
     yield "judged by", ", ".join(judging.metrics) if judging else "no metric"
