@@ -123,21 +123,25 @@ class SampleList:
         """The columns of disagreement, differences in relative rank (0 to 1): of several metrics, of several runs."""
         columns: dict[str, Callable[[], np.ndarray]] = {}
         if len(directed(self.run, self.samples)) > 1:
-            columns[METRICS_DISAGREE] = cache(lambda: spread(np.vstack([*self._ranks.values()])))
+            columns[METRICS_DISAGREE] = cache(lambda: spread(self._ranks))
         if comparable(self.run, self.site.runs.all()[0]):
             runs = runs_of_task(self.site, self.run)
             columns[MODELS_DISAGREE] = cache(lambda: _spread_of_models(self.run, self.samples, runs))
         return columns
 
     @cached_property
-    def _ranks(self) -> dict[str, np.ndarray]:
-        """By metric that has a direction the relative rank of each sample, 1 for the best; NaN without a score."""
-        signs = {name: 1 if self.run.record.higher_is_better(name) else -1 for name in directed(self.run, self.samples)}
-        return {name: _ranked(sign * self.samples.numbers(name)) for name, sign in signs.items()}
+    def _ranks(self) -> np.ndarray:
+        """``[k, n]`` relative ranks of samples by the metrics that have a direction, 1 for the best; NaN unscored."""
+        names = directed(self.run, self.samples)
+        ranks = np.empty((len(names), len(self.samples)))
+        for row, name in zip(ranks, names, strict=True):
+            row[:] = _ranked(self.samples.numbers(name) * (1 if self.run.record.higher_is_better(name) else -1))
+        return ranks
 
     def furthest(self, sample: int) -> list[str]:
         """Return the metrics of which the relative ranks of a sample are furthest apart, with its ranks, best first."""
-        there = {name: ranks[sample] for name, ranks in self._ranks.items() if np.isfinite(ranks[sample])}
+        places = dict(zip(directed(self.run, self.samples), self._ranks[:, sample].tolist(), strict=True))
+        there = {name: place for name, place in places.items() if math.isfinite(place)}
         if len(there) < 2:
             return []
         ends = max(there, key=there.__getitem__), min(there, key=there.__getitem__)
