@@ -96,7 +96,7 @@ test-all: $(READY)  ## Run all tests
 lint: $(READY)  ## Check style, docstrings and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright --pythonpath $(BIN)/python  # less time for its garbage
+	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 format: $(READY)  ## Bring the code into the house style
 	$(BIN)/ruff check --fix .

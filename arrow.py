@@ -2,7 +2,7 @@
 # pyarrow has no types that pyright could read.
 """Arrays of pyarrow from their buffers: its own conversions import pandas, which takes longer than a small run."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from itertools import chain, repeat
 from operator import is_not
 from typing import Any
@@ -19,7 +19,7 @@ def texts(values: Sequence[str | None]) -> Any:
 
     filled = [value or "" for value in values]
     together = "".join(filled)
-    encoded: Sequence[Sized] = filled
+    encoded: Sequence[Sequence[Any]] = filled
     content = together.encode()
     if len(content) > len(together):
         encoded = [value.encode() for value in filled]

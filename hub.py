@@ -300,7 +300,7 @@ def _offline() -> Iterator[None]:
         constants.HF_HUB_OFFLINE = hub
         # The library of data sets copies the setting when it is imported, which may be in here.
         if config := sys.modules.get("datasets.config"):
-            config.HF_HUB_OFFLINE = of_datasets  # pyright: ignore[reportAttributeAccessIssue]
+            config.HF_HUB_OFFLINE = of_datasets  # pyrefly: ignore[missing-attribute]
 
     set_offline(True, True)
     try:

@@ -137,7 +137,7 @@ class ModelSpec:
         """Return what ``bench fetch`` fetches for it."""
         build = self.build
         is_model = self.instance is None and isinstance(build, type) and issubclass(build, Model)
-        of_hub: Sequence[Resource] = build.resources(self._arguments_of(build)) if is_model else ()  # pyright: ignore
+        of_hub: Sequence[Resource] = build.resources(self._arguments_of(build)) if is_model else ()
         return [*of_hub, *([Files(self.fetch, checkpoint_folder())] if self.fetch else [])]
 
     def fetched_by(self) -> str:

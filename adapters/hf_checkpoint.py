@@ -298,7 +298,7 @@ def ask_nobody_about_code() -> None:
     """Keep transformers from asking at the terminal whether a checkpoint's code may run: an option decides that."""
     from transformers import dynamic_module_utils
 
-    dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0
+    dynamic_module_utils.TIME_OUT_REMOTE_CODE = 0  # pyrefly: ignore[bad-assignment]
 
 
 @contextmanager

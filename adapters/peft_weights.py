@@ -55,7 +55,7 @@ def with_peft(model: Any, peft: str) -> Any:
         AdapterError: They cannot be read, or are those of another model.
     """
     import torch
-    from peft import PeftModel, get_peft_model_state_dict  # pyright: ignore[reportMissingImports]
+    from peft import PeftModel, get_peft_model_state_dict
 
     folder = _folder_of(peft)
     try:

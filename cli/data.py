@@ -2,10 +2,16 @@
 
 import argparse
 import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from .fetch import fetch, nothing_to_fetch
 from .options import REDISTRIBUTION, TASK, add_options, locations_of
+
+if TYPE_CHECKING:
+    from ..tasks.sources import DataSource
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if report.verdict == "ok" else 1
 
 
-def _print_card(source, folders, task: str) -> None:
+def _print_card(source: "DataSource", folders: Sequence[Path], task: str) -> None:
     print(source.title)
     for name, text in (
         ("homepage", source.homepage),

@@ -17,7 +17,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..atomic_files import write_whole
 from ..errors import UsageError, writing
@@ -117,7 +117,7 @@ def _direct(options: argparse.Namespace) -> tuple[PlannedMetric, Items, Models, 
         (image and not image.is_file(), f"--image {image}: no such file"),
     )
     planned.require()
-    named = {"images": [ImageHandle(image)], "image_names": [image.name]} if image else {}
+    named: dict[str, Any] = {"images": [ImageHandle(image)], "image_names": [image.name]} if image else {}
     items = Items(["candidate"], [options.candidate], [tuple(options.reference)], np.ones(1), **named)
     return planned, items, load_models(models, OF_MODELS), None
 

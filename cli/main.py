@@ -19,7 +19,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -131,7 +131,9 @@ class _Once(argparse.Action):
 
     is_given = False
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None):
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
         if self.is_given and option:
             parser.error(f"{option} is given twice")
         self.is_given = True
@@ -145,7 +147,7 @@ def _unknown(prog: str, problem: str, name: str, known: Iterable[str], hint: str
     return 2
 
 
-def _guarded(run, options: argparse.Namespace) -> int:
+def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     from ..errors import BenchError
     from ..permissions import permit
     from .options import permissions_of

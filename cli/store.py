@@ -3,9 +3,13 @@
 import argparse
 import math
 import time
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from .options import print_table
+
+if TYPE_CHECKING:
+    from ..benchmarks.store.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +74,7 @@ def _producer(fingerprint: dict[str, object]) -> str:
     return ", ".join(named) or ", ".join(f"{key}={value}" for key, value in fingerprint.items())[:60]
 
 
-def _print_stats(store) -> None:
+def _print_stats(store: "Store") -> None:
     print(f"{store.path}: {store.path.stat().st_size / 1e6:.1f} MB")
     rows = [
         {

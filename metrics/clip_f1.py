@@ -76,7 +76,7 @@ class _ClipParts(Metric):
         self.parts = parts
         if parts == "whole":
             self.needs = frozenset({"image", "encoder"})
-            self.label = f"{type(self).label} (whole image)"
+            self.label = f"{self.label} (whole image)"
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings."""

@@ -40,14 +40,14 @@ class Cache(Protocol):
 
     def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
         """Return the values that are known, by input."""
-        return {}
+        ...
 
     def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Keep values by input; durable when the call returns."""
 
     def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the arrays that are known, by input."""
-        return {}
+        ...
 
     def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep arrays by input; durable when the call returns."""
@@ -55,6 +55,20 @@ class Cache(Protocol):
 
 class NoCache(Cache):
     """A cache that knows nothing and keeps nothing."""
+
+    def get(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def put(self, producer: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Keep nothing."""
+
+    def get_arrays(self, producer: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return nothing."""
+        return {}
+
+    def put_arrays(self, producer: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep nothing."""
 
 
 def kept(

@@ -105,7 +105,7 @@ class EmScore(Metric):
         for item, references in enumerate(items.references if with_references else ()):
             if not references:
                 failures.setdefault(item, "item has no reference")
-        produced_by = {"metric": "EMScore", "idf": self._idf_digest(), "encoder": encoder.fingerprint()}
+        produced_by: dict[str, Any] = {"metric": "EMScore", "idf": self._idf_digest(), "encoder": encoder.fingerprint()}
         if self.idf is not None:
             produced_by["idf_max_words"] = self.idf_max_words
         usable = [item for item in range(len(items)) if item not in failures]

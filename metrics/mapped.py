@@ -72,5 +72,5 @@ def _checksum(arrays: Mapping[str, np.ndarray]) -> int:
     """Return the CRC-32 of arrays."""
     checksum = 0
     for array in arrays.values():
-        checksum = zlib.crc32(np.ascontiguousarray(array).view(np.uint8), checksum)  # pyright: ignore
+        checksum = zlib.crc32(np.ascontiguousarray(array).view(np.uint8), checksum)  # pyrefly: ignore[bad-argument-type]
     return checksum

@@ -48,7 +48,7 @@ def main() -> None:
     print(f"{len(captions)} captions, {sum(map(len, captions))} sentences")
     with tempfile.TemporaryDirectory() as folder:
         path = options.checkpoint or untrained(Path(folder))
-        context = Context(cache=Memory())  # pyright: ignore
+        context = Context(cache=Memory())
 
         def ours() -> object:
             checkpoint = Checkpoint("the parser", "parser_model", path)

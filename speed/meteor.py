@@ -128,7 +128,7 @@ def main() -> None:
         references=[references for _, references in pairs],
         weights=np.full(len(pairs), float(RATINGS_A_CAPTION)),
     )
-    context = Context(cache=Remembered())  # pyright: ignore
+    context = Context(cache=Remembered())
     tokenized = tokenize_items(items)
     print(f"{len(pairs):,} items, {sum(len(references) for _, references in pairs):,} pairs")
 

@@ -289,7 +289,7 @@ def _check_budget(text: str, path: Path) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
-            size = sizes.get(event.anchor, 0)
+            size = sizes.get(anchor, 0)  # pyrefly: ignore[no-matching-overload]
             if size is None:
                 raise TaskError(f"{_place(path, event)}: alias '*{event.anchor}' contains itself")
             nodes += size
@@ -313,7 +313,7 @@ def _check_budget(text: str, path: Path) -> None:
 
 
 def _place(path: Path, event: yaml.Event) -> str:
-    return f"{display_path(path)}:{event.start_mark.line + 1}"
+    return f"{display_path(path)}:{event.start_mark.line + 1}"  # pyrefly: ignore[missing-attribute]
 
 
 def _collect_places(

@@ -34,10 +34,8 @@ def make_t5(folder: Path) -> Path:
     pieces = ["<pad>", "</s>", "<unk>", *FACTS, *WORDS]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # pyright: ignore
-    tokenizer.post_processor = processors.TemplateProcessing(  # pyright: ignore
-        single="$A </s>", special_tokens=[("</s>", 1)]
-    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
     torch.manual_seed(7)

@@ -26,7 +26,7 @@ class GridEncoderConfig(PreTrainedConfig):
 
     model_type = "vision-encoder-encoder"
     # The library makes a property of what its own classes have as a mapping.
-    sub_configs: ClassVar[dict[str, Any]] = {"vision_encoder": AutoConfig, "encoder": AutoConfig}  # pyright: ignore[reportIncompatibleMethodOverride]
+    sub_configs: ClassVar[dict[str, Any]] = {"vision_encoder": AutoConfig, "encoder": AutoConfig}  # pyrefly: ignore[bad-override]
 
     vision_encoder: dict | PreTrainedConfig | None = None
     encoder: dict | PreTrainedConfig | None = None

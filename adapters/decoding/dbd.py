@@ -119,7 +119,7 @@ class DifferentiatedBeams(Decoder):
     takes_inputs = False
 
     @property
-    def rows(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rows(self) -> int:  # pyrefly: ignore[bad-override]
         """What a sample counts in a batch: facts are searched image by image, summaries written together."""
         return self.beams
 

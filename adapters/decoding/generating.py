@@ -131,7 +131,7 @@ class Generating(Decoder):
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def rows(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rows(self) -> int:  # pyrefly: ignore[bad-override]
         """Sequences that are computed at once for one sample."""
         return self.num_beams
 

@@ -488,7 +488,7 @@ class Opera(Decoder):
             )
 
     @property
-    def rows(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rows(self) -> int:  # pyrefly: ignore[bad-override]
         """What a sample counts in a batch."""
         return self.beams
 

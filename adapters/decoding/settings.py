@@ -100,7 +100,7 @@ def decoder_of(generation_kwargs: Mapping[str, Any]) -> Decoder:
     if strategy == "greedy":
         return greedy
     prompts = FactPrompts.named(str(own.pop("prompts", "default")))
-    return DifferentiatedBeams(greedy, prompts=prompts, **{**prompts.settings, **own})
+    return DifferentiatedBeams(greedy, prompts=prompts, **dict[str, Any](prompts.settings, **own))
 
 
 def _strategy(settings: Mapping[str, Any]) -> str:

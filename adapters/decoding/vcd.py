@@ -46,7 +46,7 @@ class Contrastive(Generating):
     seed: int = 0
 
     @property
-    def rows(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def rows(self) -> int:
         """Sequences that are computed at once for one sample."""
         return 2
 

@@ -599,18 +599,17 @@ def _tokenizer(source: OpenClipSource, context_length: int | None = None) -> Any
 
     text = source.configuration.get("text_cfg", {})
     if name := text.get("hf_tokenizer_name"):
-        settings = {
+        # A configuration is data: it does not decide that code in its folder runs.
+        settings: dict[str, Any] = {
             "context_length": context_length or text.get("context_length", CONTEXT),
             **text.get("tokenizer_kwargs", {}),
+            "trust_remote_code": False,
         }
-        # A folder has its own. A configuration is data: it does not decide that code in its folder runs.
+        # A folder has its own.
         place = name if source.tag else source.folder or name
         revision = None if Path(place).is_dir() else commit_of(place)
         return open_clip.tokenizer.HFTokenizer(
-            place,
-            tokenizer_mode=text.get("tokenizer_mode"),
-            revision=revision,
-            **{**settings, "trust_remote_code": False},
+            place, tokenizer_mode=text.get("tokenizer_mode"), revision=revision, **settings
         )
     # Of these open_clip makes another one than OpenAI's.
     if "tokenizer_kwargs" in text or "siglip" in source.model_name.lower():

@@ -349,7 +349,7 @@ def _load_tokenizer(path: Path, read: PacCheckpoint, folder: Path | None) -> Any
         raise AdapterError(
             f"tokenizer {folder}: {first_line(error)}", "Name a folder with a tokenizer.json."
         ) from error
-    if (tokens := len(tokenizer.tokenizer)) != text["vocab_size"]:
+    if (tokens := len(tokenizer.tokenizer)) != text["vocab_size"]:  # pyrefly: ignore[bad-argument-type]
         raise AdapterError(
             f"checkpoint {path}: has {text['vocab_size']} tokens, but the tokenizer in {folder} has {tokens}.",
             "Name the tokenizer that the weights were trained with.",

@@ -183,11 +183,11 @@ def _loaded(source: _Parts, parts: Sequence[Sequence[int]], workers: int) -> Any
     from torch.utils.data import DataLoader
 
     return DataLoader(
-        source,  # pyright: ignore[reportArgumentType] - nothing but its items is asked for
+        source,  # pyrefly: ignore[bad-argument-type] - nothing but its items is asked for
         sampler=parts,
         batch_size=None,
         num_workers=workers,
-        collate_fn=_shared,  # pyright: ignore[reportArgumentType] - of an item, as there is no batch size
+        collate_fn=_shared,  # pyrefly: ignore[bad-argument-type] - of an item, as there is no batch size
         multiprocessing_context="fork",
     )
 

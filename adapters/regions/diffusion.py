@@ -116,5 +116,5 @@ class DiffusionPainter(Painter):
 
 def _library() -> Any:
     with extra("paint", "painting images needs diffusers", AdapterError):
-        import diffusers  # pyright: ignore[reportMissingImports]
+        import diffusers
     return diffusers

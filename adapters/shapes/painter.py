@@ -72,7 +72,7 @@ def described_scene(text: str, seed: int) -> Scene:
         number = known[0] if known else len(things)
         if not known:
             things.append(_thing(named, rng))
-        if named.predicate and before not in (None, number):
+        if named.predicate and before is not None and before != number:
             relations.append(SpatialRelation(before, named.predicate, number))
         before = number
     if not things:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...adapters import Adapter, ImageHandle, Judge, Judged, JudgeRequest, PairwiseEncoder
+from ...adapters import ImageHandle, Judge, Judged, JudgeRequest, PairwiseEncoder
 from ...adapters.contracts import UNLIMITED, ScoredPairs
 from ...adapters.images.handles import image_suffix
 from ...adapters.judges.responses import RecordedResponses, asked
@@ -202,9 +202,10 @@ def write_wanted(
         Store(Path(place) / "store.sqlite") as store,
     ):
         rows = WantedRows(file.write, images)
-        collecting: dict[str, Adapter] = {"judge": WantedPrompts(rows, known)}
+        collecting: dict[str, Any] = {"judge": WantedPrompts(rows, known)}
         if kind == "pairs":
-            collecting, metrics = {"encoder": WantedPairs(rows)}, metrics or ("itm_score",)
+            collecting = dict[str, Any](encoder=WantedPairs(rows))
+            metrics = metrics or ("itm_score",)
         for entry in build_index(include_path).resolve(tasks):
             takes_metrics = load_bound(entry.path)[2].takes_metrics
             resolved = resolve_call(

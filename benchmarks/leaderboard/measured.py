@@ -164,7 +164,7 @@ def _identity(record: Record) -> tuple[str, ...]:
 
 def _told_apart(models: set[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """Return a name of each model (its name, and settings as JSON), with the settings that differ between namesakes."""
-    names = {}
+    names: dict[tuple[str, ...], str] = {}
     for name, *settings in models:
         namesakes = [other for other in models if other[0] == name]
         differing = [own for n, own in enumerate(settings, 1) if len({other[n] for other in namesakes}) > 1]

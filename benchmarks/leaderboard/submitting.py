@@ -53,7 +53,7 @@ def check_run(folder: Path, **settings: Any) -> Checked:
         for metric in again.differing
     ]
     unchecked = [f"{metric}: {reason}" for metric, reason in again.not_checkable.items()]
-    return Checked(folder, record, tuple(differing), "; ".join(filter(None, [again.reason, *unchecked])))
+    return Checked(folder, record, tuple(differing), "; ".join(text for text in (again.reason, *unchecked) if text))
 
 
 def _faults(record: Record, include_path: Sequence[str | Path]) -> Iterator[str]:

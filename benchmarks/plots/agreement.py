@@ -97,7 +97,7 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
         if estimate.group:
             axes.text(1.02, place, estimate.group, transform=axes.get_yaxis_transform(), va="center_baseline")
     for name, values in (
-        ("published", [estimate.published and estimate.published.value for estimate in panel.estimates]),
+        ("published", [estimate.published.value if estimate.published else None for estimate in panel.estimates]),
         ("measured", [estimate.result.value for estimate in panel.estimates]),
     ):
         points = [(value * scale, place) for place, value in enumerate(values) if value is not None]
@@ -186,7 +186,7 @@ class AgreementEstimate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The confidence interval; None where there is none."""
-        return self.result.interval and self.result.interval.ends
+        return self.result.interval.ends if self.result.interval else None
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Panel:
         """All numbers in the panel."""
         numbers: list[float | None] = []
         for estimate in self.estimates:
-            printed = estimate.published and estimate.published.value
+            printed = estimate.published.value if estimate.published else None
             numbers += [*(estimate.interval or ()), estimate.result.value, printed]
         return [value for value in numbers if value is not None]
 

@@ -78,7 +78,7 @@ class Battles(Preference):
     """
 
     Settings = BattleSettings
-    settings: BattleSettings
+    settings: BattleSettings  # pyrefly: ignore[bad-override-mutable-attribute]
     reads = (*Choices.reads, "doc_to_preferred", "doc_to_systems", "doc_to_verdict")
     needs = frozenset({"doc_to_candidates", "doc_to_preferred", "doc_to_systems", "metric_list"})
     needs_one = ()

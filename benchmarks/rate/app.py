@@ -40,8 +40,7 @@ class _Pages:
 
     def __init__(self, desk: RatingQueue) -> None:
         self._desk, self._session, self._links = desk, desk.session, desk.session.links()
-        self._templates = templates(Path(__file__).parent / "templates")
-        self._templates.globals |= {"own": "rate", "policy": "", "spoken": spoken}
+        self._templates = templates(Path(__file__).parent / "templates", own="rate", policy="", spoken=spoken)
 
     def _html(self, template: str, status: int = 200, **values: Any) -> Response:
         text = self._templates.get_template(template).render(**values)

@@ -207,8 +207,8 @@ class Answers:
         known = (None,) if self.session.together else systems
         if not isinstance(row, dict) or row.get("id") not in items or row.get("system") not in known:
             return False
-        key: Key = row["id"], None if self.session.together else systems.index(row["system"])
-        key = (*key, _AGAIN) if row.get(_AGAIN) is True else key
+        place = row["id"], None if self.session.together else systems.index(row["system"])
+        key: Key = (*place, _AGAIN) if row.get(_AGAIN) is True else place
         if row.get("undo") is True and key == next(reversed(self.current), None):
             del self.current[key]
         elif (

@@ -26,7 +26,7 @@ class MetricNumbers(RecordEntry):
     """lm-eval's: ``METRIC,none`` has a value, ``METRIC_stderr,none`` its standard error, or ``N/A`` for none."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Number | Literal["N/A"] | None]  # pyright: ignore[reportIncompatibleVariableOverride]
+    __pydantic_extra__: dict[str, Number | Literal["N/A"] | None]  # pyrefly: ignore[bad-override]
 
     name: str
     alias: str

@@ -75,7 +75,7 @@ class PlannedMetric:
 
 
 def _built_anew(entry: MetricEntry, arguments: Mapping[str, Any], values: Mapping[str, Any]) -> PlannedMetric:
-    return PlannedMetric(**{**values, "metric": build_entry(entry, arguments)})
+    return PlannedMetric(**dict[str, Any](values, metric=build_entry(entry, arguments)))
 
 
 def pool_of(planned: PlannedMetric) -> str:

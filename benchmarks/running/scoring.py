@@ -244,7 +244,7 @@ class _Undeclared(Sequence[Any]):
 
 def _declared(metric: Metric, items: Items) -> Items:
     """Return the items as a metric of the user's sees them: without the columns that it does not declare."""
-    hidden = {
+    hidden: dict[str, Any] = {
         column: _Undeclared(need)
         for need, column in COLUMN_OF.items()
         if need not in metric.needs and getattr(items, column)
@@ -361,7 +361,8 @@ class _MergedPieces:
     """
 
     def __init__(self, planned: PlannedMetric, distinct: tuple[np.ndarray, np.ndarray] | None) -> None:
-        self.seconds, self.counted, self.sums = 0.0, 0, None
+        self.seconds, self.counted = 0.0, 0
+        self.sums: Mapping[str, np.ndarray] | None = None
         self.lost: dict[int, tuple[str, str]] = {}
         self.remarks: dict[tuple[int, str], Failure] = {}
         self.model_error = self._first_error = ""

@@ -360,7 +360,7 @@ def connected(address: str) -> Generator[None]:
         with starting, _ended_as_before():
             try:
                 # Lines of workers arrive with their results, so Ray need not forward the logs of nodes.
-                ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)  # pyright: ignore
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
             except Exception as error:
                 # On a machine that is too busy Ray raises a plain Exception.
                 raise UsageError(
@@ -384,7 +384,7 @@ def _ended_as_before() -> Generator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     with suppress(AttributeError, OSError):
         # The C++ handler prints a trace and aborts. It is installed once per process: now, not while Ray connects.
-        ctypes.CDLL(ray._raylet.__file__)[_INSTALLS_HANDLERS](b"", False)  # pyright: ignore
+        ctypes.CDLL(ray._raylet.__file__)[_INSTALLS_HANDLERS](b"", False)
     signal.signal(signal.SIGTERM, handler)
     try:
         yield

@@ -52,7 +52,7 @@ def williams_test(first: float, second: float, between: float, n: int) -> tuple[
         return math.copysign(math.inf, distance), 0.0
     t = distance / math.sqrt(spread)
     # The module alone: scipy.stats takes a second to load.
-    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
+    from scipy.special import stdtr
 
     return t, float(2 * stdtr(n - 3, -abs(t)))
 
@@ -98,7 +98,7 @@ def mcnemar_test(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
 
 def _fair_coins(tosses: int) -> np.ndarray:
     """Return the probability of each number of heads, ``[tosses + 1]``."""
-    from scipy.special import gammaln  # pyright: ignore[reportMissingTypeStubs]
+    from scipy.special import gammaln
 
     heads = np.arange(tosses + 1)
     ways = gammaln(tosses + 1) - gammaln(heads + 1) - gammaln(tosses - heads + 1)

@@ -134,7 +134,7 @@ def p_of_mean_differences(values: np.ndarray) -> np.ndarray:
         UndefinedStatistic: A score is not finite.
     """
     # There may be many pairs, and SciPy takes all at once.
-    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
+    from scipy.special import stdtr
 
     require_finite(values.ravel(), "scores")
     rows, n = values.shape

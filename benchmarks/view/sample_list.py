@@ -202,7 +202,8 @@ class SampleList:
             states["failed"] = {"sort": "", "query": "failure"}
         if self.run.record.empty_count and "candidate" in self.samples.names:
             states["counted as empty"] = {"sort": "", "query": "empty"}
-        shown = {name: replace(self.state, **{"descending": False, **changes}) for name, changes in states.items()}
+        ascending = replace(self.state, descending=False)
+        shown = {name: replace(ascending, **changes) for name, changes in states.items()}
         return [(name, self.address(**vars(state)), state == self.state) for name, state in shown.items()]
 
     def histogram(self) -> dict[str, Any] | None:

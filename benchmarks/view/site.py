@@ -38,9 +38,7 @@ class Site:
 
     @cached_property
     def _templates(self) -> Any:
-        environment = templates(Path(__file__).parent / "templates")
-        environment.globals |= {"own": "view", "address": address, "policy": ""}
-        return environment
+        return templates(Path(__file__).parent / "templates", own="view", address=address, policy="")
 
     def render(self, template: str, **values: Any) -> str:
         """Render a template."""

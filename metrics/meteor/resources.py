@@ -228,7 +228,7 @@ def build_paraphrases(table: Path) -> dict[str, np.ndarray]:
     of_phrase = np.concatenate([piece.indices.to_numpy() for piece in phrases.chunks])
     dictionary = phrases.chunk(0).dictionary
     del pieces, phrases
-    split = pc.split_pattern(pc.utf8_rtrim(dictionary, "\n"), " ")  # pyright: ignore
+    split = pc.split_pattern(pc.utf8_rtrim(dictionary, "\n"), " ")  # pyrefly: ignore[missing-attribute]
     of_word = split.values.dictionary_encode()
     words, numbers = WordTable.of(of_word.dictionary.to_pylist())
     keys, nodes = _trie(split.offsets.to_numpy(), numbers[of_word.indices.to_numpy()], len(numbers))

@@ -113,7 +113,7 @@ PIECES: dict[str, str] = {
 
 
 _TO_QUOTES = str.maketrans(
-    dict.fromkeys("\u0091\u2018\u201b\u2039", "`")
+    dict.fromkeys("\u0091\u2018\u201b\u2039", "`")  # pyrefly: ignore[bad-argument-type]
     | dict.fromkeys("\u0092\u2019\u203a", "'")
     | dict.fromkeys("\u0093\u201c\xab", "``")
     | dict.fromkeys("\u0094\u201d\xbb", "''")

@@ -50,6 +50,6 @@ def pipeline_identity(pipeline: Any) -> str:
 
 @lru_cache(maxsize=2)
 def _load(name: str) -> Any:
-    import spacy  # pyright: ignore[reportMissingImports] - an extra
+    import spacy  # an extra
 
     return spacy.load(name)

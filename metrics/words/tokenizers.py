@@ -65,7 +65,7 @@ def load(name: str) -> tuple[Callable[[str], str], dict[str, Any]]:
 
 def _of_spacy(language: str) -> tuple[Callable[[str], str], dict[str, Any]]:
     try:
-        import spacy  # pyright: ignore[reportMissingImports] - an extra
+        import spacy  # an extra
 
         pipeline = spacy.blank(language)
     except (ImportError, ValueError) as error:

@@ -180,7 +180,7 @@ def _write_tar(rows: _Rows, folder: Path) -> int:
                 entry.size = len(content)
                 shard.addfile(entry, io.BytesIO(content))
             # It would keep the entries of all samples.
-            shard.members = []  # pyright: ignore[reportAttributeAccessIssue] - of typeshed
+            shard.members = []  # pyrefly: ignore[missing-attribute] - of typeshed
     return number + 1
 
 

@@ -116,7 +116,7 @@ def k_means(points: np.ndarray, clusters: int) -> np.ndarray:
         # Of clusters that have become empty.
         warnings.simplefilter("ignore", UserWarning)
         # SciPy 1.14 does not know "rng".
-        starts = [kmeans2(points, count, _STEPS, minit="++", seed=rng) for _ in range(_STARTS)]  # pyright: ignore[reportCallIssue]
+        starts = [kmeans2(points, count, _STEPS, minit="++", seed=rng) for _ in range(_STARTS)]
     return min(starts, key=lambda start: ((points - start[0][start[1]]) ** 2).sum())[1]
 
 
@@ -374,7 +374,7 @@ def opencv() -> Any:
         UsageError: It is not installed.
     """
     with extra("edges", "points near edges need OpenCV"):
-        import cv2  # pyright: ignore[reportMissingImports]
+        import cv2
     return cv2
 
 

@@ -192,7 +192,7 @@ def _of_task(
         if "doc_to_boxes" in document:
             values["boxes"] = [list(map(float, box)) for box in document["doc_to_boxes"]]
         try:
-            file = image and _file_of(image, identity, output)
+            file = _file_of(image, identity, output) if image else None
         except OSError as error:
             yield BadRow(identity, str(error))
             continue

@@ -209,7 +209,7 @@ class Trainer(ABC):
                 f"result: pac: {spec.name} is not a CLIP with OpenAI's names.",
                 "Remove the key: the result then has the model's format.",
             )
-        self.name, self.module, self._spec, self._trainable = spec.name, trainable.module, spec, trainable
+        self.name, self.module, self._spec, self._trainable = spec.name, trainable.module, spec, trainable  # pyrefly: ignore[invalid-type-var]
         self._factors: PacLora | None = None
         self._peft: Any = None
         torch.manual_seed(self.recipe.seed)
@@ -291,14 +291,14 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
 
     config = LoraConfig(
         r=lora.rank,
-        lora_alpha=lora.alpha,  # pyright: ignore[reportArgumentType] - which may be no whole number
+        lora_alpha=lora.alpha,  # pyrefly: ignore[bad-argument-type] - which may be no whole number
         lora_dropout=lora.dropout,
         target_modules=lora.targets,
         bias=lora.bias,
     )
     try:
         with quiet_peft():
-            return get_peft_model(module, config)  # pyright: ignore[reportArgumentType] - any module will do
+            return get_peft_model(module, config)  # any module will do
     except Exception as error:
         # peft raises errors of many types, for example for targets without a match.
         raise UsageError(

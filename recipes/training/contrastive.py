@@ -496,5 +496,5 @@ def _transform(recipe: Recipe, trainable: TrainableEncoder) -> ImageTransform:
     if recipe.result != "pac":
         return trainable.transform
     size = trainable.module.get_parameter("visual.positional_embedding").shape[0] - 1
-    patch = trainable.module.get_submodule("visual.conv1").kernel_size  # pyright: ignore[reportAttributeAccessIssue]
-    return open_clip_transform({"size": round(size**0.5) * int(patch[0])}, "exact", trainable.device)  # pyright: ignore[reportIndexIssue, reportArgumentType]
+    patch = trainable.module.get_submodule("visual.conv1").kernel_size
+    return open_clip_transform({"size": round(size**0.5) * int(patch[0])}, "exact", trainable.device)  # pyrefly: ignore[bad-index]

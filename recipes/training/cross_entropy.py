@@ -60,10 +60,10 @@ class _Examples(Dataset[_Example]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, number: int) -> _Example:
-        step, place = divmod(number, self._batch)
+    def __getitem__(self, index: int) -> _Example:
+        step, place = divmod(index, self._batch)
         rows, texts = self._draw(step)
-        return _Example(number, rows[place], texts[place])
+        return _Example(index, rows[place], texts[place])
 
 
 class CrossEntropyTrainer(CaptionerTrainer):
@@ -123,7 +123,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         inputs = self._collated([examples[number] for number in range(self._piece)])
         labels = inputs.pop("labels")
         if self._settings.checkpointing:
-            self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyright: ignore[reportCallIssue]
+            self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyrefly: ignore[not-callable]
 
         def summed() -> torch.Tensor:
             with self.lower():
@@ -168,7 +168,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         )
         trainer.remove_callback(transformers.PrinterCallback)
         if self._settings.checkpointing and not trainer.is_fsdp_enabled:
-            self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyright: ignore[reportCallIssue]
+            self.module.gradient_checkpointing_enable(_RECOMPUTED)  # pyrefly: ignore[not-callable]
         return trainer
 
     def _examples(self, steps: int) -> _Examples:
@@ -209,7 +209,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
         recipe, settings, count = self.recipe, self._settings, self.processes.count
         is_watched, keeps_best = recipe.data.validation is not None, recipe.stop.keep == "best"
         is_split = settings.fsdp and count > 1
-        layers = getattr(self.module, "_no_split_modules", None) or []
+        layers: Any = getattr(self.module, "_no_split_modules", None) or []
         present = {type(module).__name__ for module in self.module.modules()}
         arguments = transformers.TrainingArguments(
             output_dir=str(folder),
@@ -224,7 +224,7 @@ class CrossEntropyTrainer(CaptionerTrainer):
             bf16=recipe.precision == "bf16",
             use_cpu=self.processes.device == "cpu",
             seed=recipe.seed,
-            fsdp=is_split,  # pyright: ignore[reportArgumentType] - which it takes, too
+            fsdp=is_split,  # pyrefly: ignore[bad-argument-type] - which it takes, too
             fsdp_config={
                 "activation_checkpointing": settings.checkpointing,
                 "transformer_layer_cls_to_wrap": [layer for layer in layers if layer in present],
@@ -279,5 +279,5 @@ class _LibraryTrainer(transformers.Trainer):
         """Return the recipe's schedule; see ``transformers.Trainer.create_scheduler``."""
         recipe = self._own.recipe
         rate = rates_of(self._own.steps, recipe.optimiser, recipe.schedule)
-        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda step: rate(step) / recipe.optimiser.rate)
+        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda step: rate(step) / recipe.optimiser.rate)  # pyrefly: ignore[bad-argument-type]
         return self.lr_scheduler

@@ -374,7 +374,7 @@ class Loaded(Generic[_D]):
             name, _, text = change.partition("=")
             changed[name] = text
         parsed = replace(parsed, changed=options)
-        return cls(validated(cls.Document, parsed.values, parsed), parsed, changed)  # pyright: ignore[reportArgumentType]
+        return cls(validated(cls.Document, parsed.values, parsed), parsed, changed)  # pyrefly: ignore[bad-specialization]
 
     @classmethod
     def change(cls, values: dict[str, Any], change: str) -> tuple[str, ...]:

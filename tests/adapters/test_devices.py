@@ -143,4 +143,4 @@ def test_memory_runs_out_on_gpu_and_cpu_and_in_python():
 def test_count_is_a_whole_number_above_0(number: object):
     require_counts(AdapterError, batch_size=1, workers=None)
     with pytest.raises(AdapterError, match=r"^'workers' must be a whole number above 0"):
-        require_counts(AdapterError, batch_size=4, workers=number)  # pyright: ignore[reportArgumentType]
+        require_counts(AdapterError, batch_size=4, workers=number)

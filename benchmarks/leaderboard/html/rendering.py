@@ -1,7 +1,6 @@
 """Renders the leaderboard's pages: they work as local files, and load nothing but its own style and scripts."""
 
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,11 +28,8 @@ def rendered(template: str, **values: Any) -> bytes:
     return page.encode("utf-8", "replace")
 
 
-@cache
 def _environment() -> jinja2.Environment:
-    environment = templates(Path(__file__).parent / "templates")
-    environment.globals |= {"policy": _POLICY, "address": address}
-    return environment
+    return templates(Path(__file__).parent / "templates", policy=_POLICY, address=address)
 
 
 def assets() -> dict[str, bytes]:

@@ -14,8 +14,8 @@ from ....metrics.words.spacy_pipelines import load_pipeline
 from .captions import Kind, ReadCaption, Token, WordLists
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc  # pyright: ignore[reportMissingImports] - an extra
-    from spacy.tokens import Token as Parsed  # pyright: ignore[reportMissingImports]
+    from spacy.tokens import Doc  # an extra
+    from spacy.tokens import Token as Parsed
 
 _TOKENS = re.compile(r"(['’](?:s|t|re|ve|ll|d|m)\b|\w+(?:['’-]\w+)*|[^\w\s])(\s*)")
 _SIDES = ("left", "right", "top", "bottom")

@@ -57,7 +57,7 @@ def strengths(wins: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
         spread = met * chance * (1 - chance)
         # Strengths that all grow alike change nothing: the share of 1 holds their sum.
         curvature = np.diag(spread.sum(axis=1)) - spread + 1 / len(wins)
-        step = np.asarray(np.linalg.solve(curvature, slope), np.float64)  # pyright: ignore[reportUnknownMemberType]
+        step = np.asarray(np.linalg.solve(curvature, slope), np.float64)
         longest = float(np.abs(step).max())
         # A full step may leap over the top where one hardly ever wins.
         logits = logits + step / max(longest, 1.0)

@@ -48,7 +48,7 @@ def embedded(styles: Iterable[str], scripts: Iterable[str] = ()) -> dict[str, An
 
 
 @cache
-def templates(folder: Path) -> jinja2.Environment:
+def templates(folder: Path, **names: Any) -> jinja2.Environment:
     """Return the jinja2 environment for the templates of a folder.
 
     Every value is escaped, and is :func:`~..html_text.readable`; a name that a template misspells is an error. The
@@ -57,6 +57,7 @@ def templates(folder: Path) -> jinja2.Environment:
     Args:
         folder: Folder of the templates, which may extend ``base.html`` and import macros of ``pieces.html`` from this
             module's folder.
+        names: What all of them know by these names.
     """
     import jinja2
 
@@ -70,6 +71,7 @@ def templates(folder: Path) -> jinja2.Environment:
         auto_reload=False,
     )
     environment.filters |= {"number": number, "difference": difference, "ends": ends}
+    environment.globals.update(names)
     return environment
 
 

@@ -124,7 +124,7 @@ class CheckNegatives(Stage):
 
     def __init__(self, name: str, settings: CheckNegativesSettings, seed: int) -> None:
         super().__init__(name, settings, seed)
-        self.roles = tuple(role for role in settings.by if role != "parser")  # pyright: ignore[reportAttributeAccessIssue]
+        self.roles = tuple(role for role in settings.by if role != "parser")  # pyrefly: ignore[read-only]
 
     def check(self) -> None:
         """Raise if a parser is asked that cannot be used here; see ``Stage.check``."""
@@ -147,7 +147,7 @@ class CheckNegatives(Stage):
             if fault := next(why, None):
                 yield NotGenerated(fault)
                 continue
-            faults = {by: {(key, name) for at, key, name in own if answers[at]} for by, answers in verdicts.items()}
+            faults = {str(by): {(key, name) for at, key, name in own if found[at]} for by, found in verdicts.items()}
             yield self._row(row, faults, models)
 
     def _row(self, row: PipelineRow, faults: Mapping[str, set[tuple[str, str]]], models: PipelineModels) -> Generated:

@@ -249,7 +249,7 @@ class Negatives(EntryStage):
     """Makes ``negatives`` of each entry, by kind: basic, layout, swaps."""
 
     Settings = NegativesSettings
-    settings: NegativesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    settings: NegativesSettings  # pyrefly: ignore[bad-override-mutable-attribute]
     takes = ("summaries",)
     gives = ("negatives",)
     asks = NEGATIVES
@@ -313,7 +313,7 @@ class MoreSummaries(EntryStage):
     """
 
     Settings = MoreSummariesSettings
-    settings: MoreSummariesSettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    settings: MoreSummariesSettings  # pyrefly: ignore[bad-override-mutable-attribute]
     takes = ("mask_data", "summaries")
     gives = ("summaries",)
     asks: ClassVar = {"several": PROMPTS["several"]}
@@ -372,7 +372,7 @@ class FirstSummary(EntryStage):
     """Summarises the text of each entry in CLIP's tokens: ``summaries``, a list of one each."""
 
     Settings = FirstSummarySettings
-    settings: FirstSummarySettings  # pyright: ignore[reportIncompatibleVariableOverride]
+    settings: FirstSummarySettings  # pyrefly: ignore[bad-override-mutable-attribute]
     takes = ("mask_data",)
     gives = ("summaries",)
     lacking = "the whole image has no summary"

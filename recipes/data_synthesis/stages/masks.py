@@ -117,7 +117,7 @@ class Masks(RowStage):
 
     def __init__(self, name: str, settings: MasksSettings, seed: int) -> None:
         super().__init__(name, settings, seed)
-        self.roles = () if settings.boxes else ("segmenter",)  # pyright: ignore[reportAttributeAccessIssue]
+        self.roles = () if settings.boxes else ("segmenter",)  # pyrefly: ignore[read-only]
 
     def check(self) -> None:
         """Raise if points near edges are requested, and OpenCV is not installed; see ``Stage.check``."""

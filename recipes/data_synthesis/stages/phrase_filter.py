@@ -203,7 +203,7 @@ class PhraseFilter(Stage):
 
     def __init__(self, name: str, settings: PhraseFilterSettings, seed: int) -> None:
         super().__init__(name, settings, seed)
-        self.roles = (settings.by,)  # pyright: ignore[reportAttributeAccessIssue]
+        self.roles = (settings.by,)  # pyrefly: ignore[read-only]
 
     def check(self) -> None:
         """Raise if the parser cannot be used here; see ``Stage.check``."""

@@ -20,7 +20,7 @@ from ..asking import seed_of
 from ..contract import Generated, NotGenerated, PipelineModels, PipelineRow, Stage, StageSettings
 
 if TYPE_CHECKING:
-    from spacy.tokens import Span  # pyright: ignore[reportMissingImports] - an extra
+    from spacy.tokens import Span  # an extra
 
 _LEAST_DISTANCE = 0.5
 """Edit distance, as a share of the shorter text, above which two texts are exchanged."""

@@ -85,7 +85,7 @@ def _losses(
     asked = [_asked(picture.scene, rng) for picture in shown]
     ids, answers = conversations(processor, [(question.text, "Yes" if question.answer else "No") for question in asked])
     labels = torch.tensor([_label(question, picture.scene) for question, picture in zip(asked, shown, strict=True)])
-    tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer: Any = processor.tokenizer
     ends = (ids == tokenizer.convert_tokens_to_ids("?")).long().argmax(1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs = model.model(input_ids=ids, pixel_values=pixels_of(shown), output_hidden_states=True)

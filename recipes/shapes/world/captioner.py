@@ -8,7 +8,7 @@ learn to write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -63,7 +63,7 @@ def summed_up(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
 def _changed(thing: Thing, rng: np.random.Generator) -> Thing:
     """Return a thing with one of its four properties resampled."""
     field, values = PROPERTIES[rng.integers(len(PROPERTIES))]
-    return replace(thing, **{field: str(rng.choice(values))})
+    return replace(thing, **dict[str, Any]({field: str(rng.choice(values))}))
 
 
 def _fact(thing: Thing) -> str:
@@ -171,7 +171,7 @@ def losses(
         the loss of the probe that predicts the thing of a sentence from each of its words' states; so the model
         attends to the right patches at every word, not only where a word gives it away.
     """
-    tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer: Any = processor.tokenizer
     words, things, patches = [], [], []
     ends = np.cumsum([round(share * len(pictures)) for share in mix.values()])
     for ask, part in zip(mix, np.split(np.arange(len(pictures)), ends[:-1]), strict=True):
@@ -229,10 +229,10 @@ def conversations(processor: LlavaProcessor, asked: Sequence[tuple[str, str]]) -
     Returns:
         ``[b, n]`` tokens, padded on the right; and labels, with -100 for tokens outside answers.
     """
-    tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer: Any = processor.tokenizer
     ids, answers = [], []
     for instruction, answer in asked:
-        talk = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": instruction}]}]
+        talk: Any = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": instruction}]}]
         prompt = processor.apply_chat_template(talk, add_generation_prompt=True, tokenize=False)
         before = tokenizer(prompt.replace("<image>", "<image>" * GRID**2))["input_ids"]
         after = [*tokenizer(f" {answer}", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
@@ -294,7 +294,7 @@ def make_captioner(processor: LlavaProcessor, vision: CLIPVisionConfig, seed: in
         seed: The random seed.
     """
     torch.manual_seed(seed)
-    tokenizer: Any = processor.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer: Any = processor.tokenizer
     special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
     text = transformers.LlamaConfig(
         hidden_size=_WIDTH,
@@ -367,7 +367,7 @@ def train(
         rng = np.random.default_rng((seed, number))
         pool = [LabelledPicture.of(sample_scene(at)) for at in SPLITS["train"][:pictures][number::HALVES]]
         # Descriptions first, as they are the main task.
-        mixes = chain(repeat({described: 1.0}, round((1 - _MIXED) * steps)), repeat(MIX))
+        mixes: Iterator[Any] = chain(repeat({described: 1.0}, round((1 - _MIXED) * steps)), repeat(MIX))
 
         def chosen(of_batch: int) -> list[LabelledPicture]:
             return [pool[at] for at in rng.integers(len(pool), size=of_batch // HALVES)]

@@ -101,4 +101,4 @@ def test_processes_read_what_threads_read(tiny_clip, photographs: list[ImageHand
 
 def test_reading_that_is_not_known_is_an_error(tiny_clip):
     with pytest.raises(AdapterError, match="reading=fibres is not known"):
-        OpenClipEncoder(str(tiny_clip.open_clip_folder), reading="fibres")  # pyright: ignore[reportArgumentType]
+        OpenClipEncoder(str(tiny_clip.open_clip_folder), reading="fibres")

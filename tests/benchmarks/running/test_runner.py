@@ -88,7 +88,7 @@ def test_shards_are_small_where_images_are_captioned():
 
 def test_what_is_neither_a_name_nor_an_adapter_is_refused():
     with pytest.raises(UsageError, match="a name or an adapter, not int"):
-        resolve_call("iiw_400", model=3)  # pyright: ignore[reportArgumentType]
+        resolve_call("iiw_400", model=3)
 
 
 # -- What was done to read an image that is not as usual is remarked, whoever reads it

@@ -44,7 +44,7 @@ def test_who_wants_no_more_results_ends_the_workers(tmp_path: Path):
     results = LocalExecutor(processes=2).map(Recorded(tmp_path, seconds=0.05), SHARDS)
     next(results)
     assert children()
-    results.close()  # pyright: ignore[reportAttributeAccessIssue]
+    results.close()
     assert not children()
 
 

@@ -33,7 +33,7 @@ def share_of(right: np.ndarray, **draws: object) -> Resamples:
     def share(weights: np.ndarray) -> float:
         return float((weights * right).sum() / weights.sum())
 
-    return resample_values({"": share}, np.arange(len(right)), Draws(**{"resamples": 400, **draws}))[""]  # pyright: ignore
+    return resample_values({"": share}, np.arange(len(right)), Draws(**{"resamples": 400, **draws}))[""]
 
 
 @pytest.mark.parametrize("images", [5, 30, 200])
@@ -146,7 +146,7 @@ def test_students_t_is_scipys(images: int):
 def test_fewer_than_ten_images_have_no_letters(images: int, letters: list[str], way: str):
     values = {"good": np.arange(images) / 100 + 5.0, "poor": np.arange(images) / 100}
     values["poor"][0] += 0.1
-    estimates = paired_means(values, np.arange(images), Draws(intervals=way))  # pyright: ignore
+    estimates = paired_means(values, np.arange(images), Draws(intervals=way))
     ranking = rank(estimates, higher_is_better=True)
     assert ranking.groups == dict(zip(["good", "poor"], letters, strict=True)) and len(ranking.differences) == 1
 
@@ -155,7 +155,7 @@ def test_fewer_than_ten_images_have_no_letters(images: int, letters: list[str], 
 def test_below_twenty_images_intervals_have_a_caution(way: str):
     def spread(images: int) -> Spread:
         values = {"": np.arange(float(images))}
-        return paired_means(values, np.arange(images), Draws(50, intervals=way))[""]  # pyright: ignore
+        return paired_means(values, np.arange(images), Draws(50, intervals=way))[""]
 
     assert spread(19).interval().caution == "interval over only 19 images"
     assert spread(19).interval(is_share=True).caution and not spread(20).interval().caution

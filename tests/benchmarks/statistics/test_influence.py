@@ -96,8 +96,8 @@ def test_several_raters_are_averaged_over_the_same_images():
     rows = [rated(500, 50, seed) for seed in (1, 2)]
     together = spreads({"r": Pearson()}, *rows)["r"]
     alone = [spreads({"r": Pearson()}, rater)["r"] for rater in rows]
-    assert together.value == pytest.approx(np.mean([spread.value for spread in alone]))  # pyright: ignore
-    assert together.of_image == pytest.approx(np.mean([spread.of_image for spread in alone], axis=0))  # pyright: ignore
+    assert together.value == pytest.approx(np.mean([spread.value for spread in alone]))
+    assert together.of_image == pytest.approx(np.mean([spread.of_image for spread in alone], axis=0))
 
 
 def test_auto_resamples_few_rows_and_takes_influences_of_many(monkeypatch: pytest.MonkeyPatch):
@@ -223,7 +223,7 @@ def test_interval_of_a_correlation_stays_between_minus_one_and_one():
     # Of one so close to 1 the lower end is farther away.
     assert 0.95 - low > 1.5 * (high - 0.95)
     wide = Influence(0.9, images * 20)
-    assert wide.interval().high > 1 > Influence(0.9, images * 20, is_correlation=True).interval().high  # pyright: ignore
+    assert wide.interval().high > 1 > Influence(0.9, images * 20, is_correlation=True).interval().high
     # At 1 there is no z.
     assert Influence(1.0, np.zeros(3), is_correlation=True).interval().low == 1.0
     # Student's t of 19 degrees of freedom for the level.

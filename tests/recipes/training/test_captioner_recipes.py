@@ -47,7 +47,7 @@ def test_dry_run_says_what_a_step_would_hold_and_takes_none(scst: Make, trainer:
     assert f"activations {half / 1e6:,.1f} MB" in of_pieces["memory"]
     assert 0.4 * memory < half < 0.65 * memory
     # The logarithms of the probabilities of all words: at least a token and the end of each caption.
-    vocabulary = tuner.module.config.decoder.vocab_size  # pyright: ignore[reportAttributeAccessIssue]
+    vocabulary = tuner.module.config.decoder.vocab_size
     assert memory > 4 * (3 if trainer == "scst" else 1) * 2 * vocabulary * 4
     assert all(parameter.grad is None for parameter in tuner.parameters.values())
 

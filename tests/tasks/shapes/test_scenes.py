@@ -48,7 +48,7 @@ def test_relations_follow_from_the_boxes():
     assert not holds("above", left, right)
     assert not holds("left of", left, (0.3 + MARGIN / 2, 0.15, 0.5, 0.35))
     with pytest.raises(ValueError, match="unknown relation 'beside'"):
-        holds("beside", left, right)  # pyright: ignore[reportArgumentType]
+        holds("beside", left, right)
 
 
 def test_every_relation_that_is_told_holds():

@@ -249,7 +249,7 @@ def test_soft_pairwise_accuracy_depends_on_the_order_of_systems(case: dict[str, 
 @pytest.mark.parametrize("by", BY)
 def test_calibrated_ties_are_those_of_there(case: dict[str, Any], by: str):
     accuracy, epsilon = case["printed"][f"acc23 {by}"]
-    statistic = AccuracyEq(BY[by], calibration="deutsch2023")  # pyright: ignore[reportArgumentType]
+    statistic = AccuracyEq(BY[by], calibration="deutsch2023")
     assert value_of(statistic, rated_of(case)) == pytest.approx(accuracy, abs=1e-12)
     calibrated = float(statistic.remark(rated_of(case)).removeprefix("ε = "))
     if (case["name"], by) == ("fourteen systems", "sys"):
@@ -262,5 +262,5 @@ def test_calibrated_ties_are_those_of_there(case: dict[str, Any], by: str):
 @pytest.mark.parametrize("by", BY)
 def test_ties_of_a_fixed_epsilon_are_those_of_there(case: dict[str, Any], by: str):
     printed = case["printed"][f"acc23 {by} 0.3"]
-    statistic = AccuracyEq(BY[by], 0.3)  # pyright: ignore[reportArgumentType]
+    statistic = AccuracyEq(BY[by], 0.3)
     assert value_of(statistic, rated_of(case)) == pytest.approx(printed, abs=1e-12)
