@@ -147,7 +147,9 @@ class CheckNegatives(Stage):
             if fault := next(why, None):
                 yield NotGenerated(fault)
                 continue
-            faults = {str(by): {(key, name) for at, key, name in own if found[at]} for by, found in verdicts.items()}
+            faults: dict[str, set[tuple[str, str]]] = {
+                by: {(key, name) for at, key, name in own if answers[at]} for by, answers in verdicts.items()
+            }
             yield self._row(row, faults, models)
 
     def _row(self, row: PipelineRow, faults: Mapping[str, set[tuple[str, str]]], models: PipelineModels) -> Generated:
