@@ -131,3 +131,26 @@ def test_sugarcrepe_pp_of_texts_has_the_hits_of_the_released_script_by_minilm(tm
     sentences = ["--model", "sentences", "--model_args", f"pretrained={find_minilm()},device=cpu"]
     values = {result.category: result.value for result in run("sugarcrepe_pp_text", tmp_path, *sentences).results}
     assert {name: values[name] for name in hits} == {name: hit / 10 for name, hit in hits.items()}
+
+
+def dci(text: str, photo: str) -> dict[str, Any]:
+    """Return an annotation in DCI's layout, whose text is the short caption and a line of its mask."""
+    mask = {"idx": 0, "label": "part", "caption": "It is there", "parent": -1}
+    return {"image": photo, "short_caption": text, "mask_data": {"0": mask}, "summaries": {}, "negatives": {}}
+
+
+@pytest.mark.parametrize(("task", "folder"), [("iiw_retrieval", "images_aar"), ("dci_long_retrieval", "photos")])
+def test_retrieval_of_long_texts_finds_what_is_painted(tmp_path: Path, task: str, folder: str):
+    texts = ["There is a red star.", "There is a blue circle on grass.", "There is a black heart in the sky."]
+    for made in (folder, "complete"):
+        (tmp_path / made).mkdir()
+    for name, text in enumerate(texts):
+        (tmp_path / folder / f"{name}.jpg").write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
+        (tmp_path / f"complete/{name}.json").write_text(json.dumps(dci(text, f"{name}.jpg")))
+    (tmp_path / "splits.json").write_text(json.dumps({"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]}))
+    jsonl(tmp_path / "iiw_400.jsonl", [{"image": str(name), "references": [text]} for name, text in enumerate(texts)])
+    done = run(task, tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
+    assert [(result.value, result.n) for result in done.results] == 12 * [(1, 3)]
+    found = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
+    rest = " The following can also be seen in the image:\npart: It is there" if "dci" in task else ""
+    assert found == [f"{text}{rest}" for text in texts]
