@@ -17,6 +17,8 @@ from capbench.metrics.checklist import PROMPT, SYSTEM, listed, read_item
 from capbench.metrics.golden import read_golden
 from capbench.metrics.judging import fill
 from capbench.tasks.capeval.reader import checklists
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import load_task
 from capbench.tasks.shapes.pictures import DrawnPicture
 
 
@@ -154,3 +156,19 @@ def test_retrieval_of_long_texts_finds_what_is_painted(tmp_path: Path, task: str
     found = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
     rest = " The following can also be seen in the image:\npart: It is there" if "dci" in task else ""
     assert found == [f"{text}{rest}" for text in texts]
+
+
+def test_lengths_stand_beside_what_captions_make_up(tmp_path: Path):
+    described = {}
+    for entry in build_index(()).resolve(["hallucination"]):
+        task, _ = load_task(entry.path)
+        if task.output_type == "generate_until":
+            described[entry.name] = [str(metric.metric) for metric in task.metric_list]
+    assert [*described] == ["coco_chair", "coco_aloha", "amber_generative"]
+    assert {metrics[-1] for metrics in described.values()} == {"length"}
+    asked = {"limit": 20, "resamples": 0, "output_path": tmp_path}
+    done = capbench.evaluate("shapes-answers", "shapes_hallucination", **asked)
+    # A model of answers says a word, and makes nothing up.
+    assert {result.metric: result.value for result in done["shapes_made_up"].results} == {"made_up": 0, "length": 1}
+    answers = [{result.key: result.value for result in task.results} for task in done.tasks[1:]]
+    assert min(values["released.accuracy"] for values in answers) > 0.9
