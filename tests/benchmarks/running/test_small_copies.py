@@ -144,8 +144,8 @@ def dci(text: str, photo: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("task", "folder"), [("iiw_retrieval", "images_aar"), ("dci_long_retrieval", "photos")])
 def test_retrieval_of_long_texts_finds_what_is_painted(tmp_path: Path, task: str, folder: str):
     texts = ["There is a red star.", "There is a blue circle on grass.", "There is a black heart in the sky."]
-    for made in (folder, "complete"):
-        (tmp_path / made).mkdir()
+    for place in (folder, "complete"):
+        (tmp_path / place).mkdir()
     for name, text in enumerate(texts):
         (tmp_path / folder / f"{name}.jpg").write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
         (tmp_path / f"complete/{name}.json").write_text(json.dumps(dci(text, f"{name}.jpg")))
@@ -153,9 +153,9 @@ def test_retrieval_of_long_texts_finds_what_is_painted(tmp_path: Path, task: str
     jsonl(tmp_path / "iiw_400.jsonl", [{"image": str(name), "references": [text]} for name, text in enumerate(texts)])
     done = run(task, tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
     assert [(result.value, result.n) for result in done.results] == 12 * [(1, 3)]
-    found = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
+    captions = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
     rest = " The following can also be seen in the image:\npart: It is there" if "dci" in task else ""
-    assert found == [f"{text}{rest}" for text in texts]
+    assert captions == [f"{text}{rest}" for text in texts]
 
 
 def test_lengths_stand_beside_what_captions_make_up(tmp_path: Path):
