@@ -29,7 +29,7 @@ doc_to_captions: caption
 scale: 100
 metadata: {version: 1.0}
 """
-GOLDEN = yaml.safe_load(Path(__file__).with_name("retrieval_golden.yaml").read_text())
+CASES = yaml.safe_load(Path(__file__).with_name("retrieval.yaml").read_text())
 
 
 def made_features(noise: float = 1.2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -72,7 +72,9 @@ def test_values_are_those_of_other_harnesses(run: Callable[..., TaskRun], noise:
     features = {f"i{at}": vector for at, vector in enumerate(images)} | {f"t{at}": v for at, v in enumerate(texts)}
     captions = {f"i{at}": [f"t{of}" for of in np.flatnonzero(image_of_text == at)] for at in range(len(images))}
     values = {result.metric: result.value for result in run(captions, OfFiles(features), by_row=by_row).results}
-    golden = {f"{way}_{name}": value for way, of_way in GOLDEN[noise].items() for name, value in of_way.items()}
+    golden = {
+        f"{way}_{name}": value for way, of_way in CASES["golden"][noise].items() for name, value in of_way.items()
+    }
     assert {name: values[name] for name in golden} == pytest.approx(golden, abs=6e-6)
 
 
@@ -158,31 +160,17 @@ def test_encoder_of_pairs_is_refused(run: Callable[..., TaskRun]):
         run({"a": ["x"], "b": ["y"]}, OfPairs(FEATURES))
 
 
-KARPATHY = {"cocoid": 1, "filename": "1.jpg", "split": "test", "sentences": [{"raw": str(n)} for n in range(6)]}
-DOCCI = [
-    {"example_id": f"{split}_1", "split": split, "image_file": "1.jpg", "description": split}
-    for split in ("train", "test")
-]
-
-
-@pytest.mark.parametrize(
-    ("task", "photo", "file", "content", "captions"),
-    [
-        ("coco_retrieval", "val2014/1.jpg", "dataset_coco.json", {"images": [KARPATHY]}, list("01234")),
-        (
-            "flickr30k_retrieval", "flickr30k-images/1.jpg", "flickr30k_test.json",
-            [{"image": "flickr30k-images/1.jpg", "caption": ["a", "b"]}], ["a", "b"],
-        ),
-        ("docci_retrieval", "images/1.jpg", "docci_descriptions.jsonlines", DOCCI, ["test"]),
-        ("urban1k_retrieval", "image/1.jpg", "caption/1.txt", "A street.\nAnd more.", ["A street."]),
-    ],
-)  # fmt: skip
-def test_released_files_give_the_captions_that_compete(tmp_path, task, photo, file, content, captions):
-    lines = file.endswith("lines")
-    text = "\n".join(map(json.dumps, content)) if lines else content if file.endswith("txt") else json.dumps(content)
-    for path, written in ((photo, "photo"), (file, text)):
+@pytest.mark.parametrize("task", CASES["released_files"])
+def test_released_files_give_the_captions_that_compete(tmp_path: Path, task: str):
+    case = CASES["released_files"][task]
+    content, lines = case["content"], case["file"].endswith("lines")
+    text = (
+        "\n".join(map(json.dumps, content)) if lines else content if isinstance(content, str) else json.dumps(content)
+    )
+    for path, written in ((case["photo"], "photo"), (case["file"], text)):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(written)
     encoder = OfFiles(lambda name: np.array([1.0, len(name)]), context_length=9)
     done = capbench.evaluate(encoder, task, data={task: tmp_path}, skip_checks=True, resamples=0)[task]
-    assert [row["candidates"] for row in done.samples.to_pylist()] == [captions, *([caption] for caption in captions)]
+    competing = [case["captions"], *([caption] for caption in case["captions"])]
+    assert [row["candidates"] for row in done.samples.to_pylist()] == competing
