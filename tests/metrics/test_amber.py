@@ -127,6 +127,9 @@ def test_what_is_missing_or_unknown_is_named(tmp_path: Path):
     ]
     assert scores.failures[1] == "its word 'cat' is not among the associations"
     assert "expected 2, got 1" in scores.failures[2]
+    # A word without a vector has a cosine of 0 with others, which is not above 0.
+    at_zero = build_metric("amber_chair", {**files, "vectors": vectors, "similarity": 0})
+    assert at_zero.score(golden_items(["A dog stands ."], [["sky", "sky"]]), Context()).values.tolist() == [1]
     with pytest.raises(MetricError, match="has no word vectors"):
         build_metric("amber_chair", {**files, "vectors": make_vectors(tmp_path / "none", [])}).check()
     with pytest.raises(MetricError, match="needs its files, as the settings 'associations' and 'safe_words'"):
