@@ -1,56 +1,24 @@
 """Arguments on a command line: key=value, quotes, lists, JSON."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capbench.adapters.arguments import parse_arguments
 from capbench.errors import UsageError
 
+ARGUMENTS = yaml.safe_load(Path(__file__).with_name("arguments.yaml").read_text(encoding="utf-8"))
 SENTENCE = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
     "detailed, and polite answers to the questions of the user."
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", {}),
-        (" , ,", {}),
-        (
-            "pretrained=llava-hf/llava-1.5-7b-hf,dtype=bfloat16",
-            {"pretrained": "llava-hf/llava-1.5-7b-hf", "dtype": "bfloat16"},
-        ),
-        ("a=1, b=1.5 ,c=true,d=null", {"a": 1, "b": 1.5, "c": True, "d": None}),
-        ("a=,b=x=y", {"a": "", "b": "x=y"}),
-        ("a='1',b=\"x\"", {"a": "1", "b": "x"}),
-        ("a=[1],b={c: 2}", {"a": [1], "b": {"c": 2}}),
-        ("revision=2026-01-31", {"revision": "2026-01-31"}),
-        ("path=/runs #2/a.jsonl", {"path": "/runs #2/a.jsonl"}),
-        ("prompt=Question: what is it?", {"prompt": "Question: what is it?"}),
-        ("a=#1,b=*,c=@x,d=!x,e=[open", {"a": "#1", "b": "*", "c": "@x", "d": "!x", "e": "[open"}),
-        ("until=[a,b]", {"until": ["a", "b"]}),
-        ('until=["a, b", "]"],x=1', {"until": ["a, b", "]"], "x": 1}),
-        ("until=[don't, [c, 'd, e']] ,x=1", {"until": ["don't", ["c", "d, e"]], "x": 1}),
-        ("a=[2026-01-31]", {"a": ["2026-01-31"]}),
-        ("prompt_format={prompt}", {"prompt_format": "{prompt}"}),
-        ("a={b},c=1", {"a": "{b}", "c": 1}),
-        ("prompt_format={prompt} Answer:,x=1", {"prompt_format": "{prompt} Answer:", "x": 1}),
-        ("prompt_format=USER: <image> {prompt} ASSISTANT:", {"prompt_format": "USER: <image> {prompt} ASSISTANT:"}),
-        ('a={"b": null, "c": [1, 2]},d=', {"a": {"b": None, "c": [1, 2]}, "d": ""}),
-        (f'system="{SENTENCE}",dtype=bf16', {"system": SENTENCE, "dtype": "bf16"}),
-        (f"dtype=bf16 , system = '{SENTENCE}'", {"system": SENTENCE, "dtype": "bf16"}),
-        ("""a="say \\"hi, you\\"",b='it''s, so'""", {"a": 'say "hi, you"', "b": "it's, so"}),
-        ("a=it's so,b='open", {"a": "it's so", "b": "'open"}),
-        ('{"system": "one, two", "until": ["a"], "n": 1}', {"system": "one, two", "until": ["a"], "n": 1}),
-        ("a=1_000,b=16:9,c=x:y", {"a": "1_000", "b": "16:9", "c": "x:y"}),
-        ("a=" + "9" * 5000, {"a": "9" * 5000}),
-        ("a=!!python/object/apply:os.getcwd []", {"a": "!!python/object/apply:os.getcwd []"}),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [*ARGUMENTS, ("a=" + "9" * 5000, {"a": "9" * 5000})])
 def test_arguments_are_numbers_truth_values_null_or_text(text: str, expected):
     arguments = parse_arguments(text, "--model_args")
     assert arguments == expected

@@ -1,6 +1,8 @@
 import json
+import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from finished_runs import make_record, seal, write_record
@@ -87,10 +89,10 @@ def test_runs_are_submitted_and_reviewed_and_what_is_no_honest_run_is_refused(ru
         git("add", "results")
         git("commit", "-qm", name)
 
-    def edit(file: Path, *, sealed: bool) -> None:
+    def edit(file: Path, *, sealed: bool, **changes: Any) -> None:
         record = json.loads(file.read_text())
         record["results"]["small"]["length.kendall_b,none"] = 0.99
-        file.write_text(json.dumps(record))
+        file.write_text(json.dumps(record | changes))
         if sealed:
             seal(file.parent)
 
@@ -104,12 +106,25 @@ def test_runs_are_submitted_and_reviewed_and_what_is_no_honest_run_is_refused(ru
     # An honest run is taken once, and the change shows what it moves.
     kept = bench("leaderboard", "add", mine, *options).succeeded("results/runs/small/no-model/").out.strip()
     bench("leaderboard", "add", mine, *options).failed(1, f"the same run is in {kept}")
-    git("add", "results")
-    assert "the leaderboard is not made of the runs" in bench("leaderboard", "review", "HEAD", *options).out
-    bench("leaderboard", "build").succeeded()
+    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}\n")
+    (tmp_path / "other.txt").write_text("")
+    git("add", "results", "README.md", "other.txt")
+    unbuilt = bench("leaderboard", "review", "HEAD", *options)
+    assert unbuilt.out.count("the leaderboard is not made of the runs") == 1
+    bench("leaderboard", "build", "--readme", "README.md").succeeded()
+    git("add", "README.md")
     commit("honest")
-    shown = bench("leaderboard", "review", "HEAD~1", *options).succeeded("1 run added", "the same when scored again")
-    assert "| length | τ-b | – |" in shown.out
+    shown = bench("leaderboard", "review", "HEAD~1", *options, "--readme", "README.md")
+    shown.succeeded(
+        "1 run added", "the same when scored again", "| length | τ-b | – |", "- changes other.txt, which is"
+    )
+    assert "README.md" not in shown.out
+    # Of a part of the captions, or without its samples, it is refused.
+    part = shutil.copytree(mine, tmp_path / "lacking")
+    edit(part / "run.json", sealed=True, subset={"documents": 3, "of": 4, "hash": 64 * "0"})
+    bench("leaderboard", "add", part, *options).failed(1, "a subset: 3 of 4 documents")
+    (part / "samples.parquet").unlink()
+    bench("leaderboard", "add", part, *options).failed(1, "is refused: samples.parquet: is missing")
     # Another edits a value, makes the checksums anew, or goes past 'add'.
     edit(mine / "run.json", sealed=False)
     bench("leaderboard", "add", mine, *options, "--runs", "others").failed(1, "was edited by hand")

@@ -122,10 +122,23 @@ def test_what_is_missing_or_unknown_is_named(tmp_path: Path):
     ]  # fmt: skip
     kinds = [build_metric(f"amber_{name.lower()}", {**files, "vectors": vectors}) for name in COUNTERS]
     assert [kind.label for kind in kinds] == [f"AMBER {name} (vectors)" for name in COUNTERS]
-    assert [kind.higher_is_better for kind in kinds] == [False, True, False, False]
+    assert [(kind.higher_is_better, kind.splits_words) for kind in kinds] == [
+        (name == "Cover", True) for name in COUNTERS
+    ]
     assert scores.failures[1] == "its word 'cat' is not among the associations"
     assert "expected 2, got 1" in scores.failures[2]
+    # A word without a vector has a cosine of 0 with others, which is not above 0.
+    at_zero = build_metric("amber_chair", {**files, "vectors": vectors, "similarity": 0})
+    assert at_zero.score(golden_items(["A dog stands ."], [["sky", "sky"]]), Context()).values.tolist() == [1]
     with pytest.raises(MetricError, match="has no word vectors"):
         build_metric("amber_chair", {**files, "vectors": make_vectors(tmp_path / "none", [])}).check()
     with pytest.raises(MetricError, match="needs its files, as the settings 'associations' and 'safe_words'"):
         build_metric("amber_chair", {"safe_words": files["safe_words"]}).check()
+    for content, fault in (
+        ("{", "not JSON"),
+        ("[]", "not an object of lists"),
+        ('{"car": ""}', "not an object of lists"),
+    ):
+        (tmp_path / "relation.json").write_text(content)
+        with pytest.raises(MetricError, match=fault):
+            build_metric("amber_chair", {**files, "vectors": vectors}).check()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from named_features import NamedFeatures
 
 import capbench
@@ -28,26 +29,15 @@ doc_to_captions: caption
 scale: 100
 metadata: {version: 1.0}
 """
-GOLDEN = {
-    "image_to_text": {"recall_1": 0.78333, "recall_5": 0.96667, "recall_10": 1.0, "map": 0.77233, "ndcg_10": 0.83534},
-    "text_to_image": {
-        "recall_1": 0.76923,
-        "recall_5": 0.92899,
-        "recall_10": 0.98225,
-        "map": 0.84408,
-        "ndcg_10": 0.87642,
-    },
-}
-"""Of ``made_features``: recall as ``batchify(recall_at_k, ...) > 0`` of clip-benchmark 1.6.2 (``zeroshot_retrieval``)
-printed it, MAP@1000 and NDCG@10 as ``calculate_retrieval_scores`` of mteb 2.26.24 did, to five digits."""
+CASES = yaml.safe_load(Path(__file__).with_name("retrieval.yaml").read_text())
 
 
-def made_features() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def made_features(noise: float = 1.2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return 60 images with one to five captions each, of 16 dimensions, and the image of each caption."""
     rng = np.random.default_rng(2026)
     images, counts = rng.standard_normal((60, 16)), rng.integers(1, 6, 60)
     image_of_text = np.repeat(np.arange(60), counts)
-    texts = images[image_of_text] + 1.2 * rng.standard_normal((len(image_of_text), 16))
+    texts = images[image_of_text] + noise * rng.standard_normal((len(image_of_text), 16))
     images, texts = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (images, texts))
     return images.astype(np.float32), texts.astype(np.float32), image_of_text
 
@@ -76,15 +66,16 @@ def run(tmp_path: Path) -> Callable[..., TaskRun]:
     return run
 
 
-@pytest.mark.parametrize("by_row", [False, True])
-def test_values_are_those_of_clip_benchmark_and_of_mteb(run: Callable[..., TaskRun], by_row: bool):
-    images, texts, image_of_text = made_features()
+@pytest.mark.parametrize(("noise", "by_row"), [(1.2, False), (1.2, True), (6, True)])
+def test_values_are_those_of_other_harnesses(run: Callable[..., TaskRun], noise: float, by_row: bool):
+    images, texts, image_of_text = made_features(noise)
     features = {f"i{at}": vector for at, vector in enumerate(images)} | {f"t{at}": v for at, v in enumerate(texts)}
     captions = {f"i{at}": [f"t{of}" for of in np.flatnonzero(image_of_text == at)] for at in range(len(images))}
-    done = run(captions, OfFiles(features), by_row=by_row)
-    values = {result.metric: result.value for result in done.results if result.statistic == "mean"}
-    golden = {f"{way}_{name}": value for way, of_way in GOLDEN.items() for name, value in of_way.items()}
-    assert values == pytest.approx(golden, abs=6e-6)
+    values = {result.metric: result.value for result in run(captions, OfFiles(features), by_row=by_row).results}
+    golden = {
+        f"{way}_{name}": value for way, of_way in CASES["golden"][noise].items() for name, value in of_way.items()
+    }
+    assert {name: values[name] for name in golden} == pytest.approx(golden, abs=6e-6)
 
 
 def test_ranks_do_not_depend_on_the_blocks_and_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch):
@@ -169,31 +160,17 @@ def test_encoder_of_pairs_is_refused(run: Callable[..., TaskRun]):
         run({"a": ["x"], "b": ["y"]}, OfPairs(FEATURES))
 
 
-KARPATHY = {"cocoid": 1, "filename": "1.jpg", "split": "test", "sentences": [{"raw": str(n)} for n in range(6)]}
-DOCCI = [
-    {"example_id": f"{split}_1", "split": split, "image_file": "1.jpg", "description": split}
-    for split in ("train", "test")
-]
-
-
-@pytest.mark.parametrize(
-    ("task", "photo", "file", "content", "captions"),
-    [
-        ("coco_retrieval", "val2014/1.jpg", "dataset_coco.json", {"images": [KARPATHY]}, list("01234")),
-        (
-            "flickr30k_retrieval", "flickr30k-images/1.jpg", "flickr30k_test.json",
-            [{"image": "flickr30k-images/1.jpg", "caption": ["a", "b"]}], ["a", "b"],
-        ),
-        ("docci_retrieval", "images/1.jpg", "docci_descriptions.jsonlines", DOCCI, ["test"]),
-        ("urban1k_retrieval", "image/1.jpg", "caption/1.txt", "A street.\nAnd more.", ["A street."]),
-    ],
-)  # fmt: skip
-def test_released_files_give_the_captions_that_compete(tmp_path, task, photo, file, content, captions):
-    lines = file.endswith("lines")
-    text = "\n".join(map(json.dumps, content)) if lines else content if file.endswith("txt") else json.dumps(content)
-    for path, written in ((photo, "photo"), (file, text)):
+@pytest.mark.parametrize("task", CASES["released_files"])
+def test_released_files_give_the_captions_that_compete(tmp_path: Path, task: str):
+    case = CASES["released_files"][task]
+    content, lines = case["content"], case["file"].endswith("lines")
+    text = (
+        "\n".join(map(json.dumps, content)) if lines else content if isinstance(content, str) else json.dumps(content)
+    )
+    for path, written in ((case["photo"], "photo"), (case["file"], text)):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(written)
     encoder = OfFiles(lambda name: np.array([1.0, len(name)]), context_length=9)
     done = capbench.evaluate(encoder, task, data={task: tmp_path}, skip_checks=True, resamples=0)[task]
-    assert [row["candidates"] for row in done.samples.to_pylist()] == [captions, *([caption] for caption in captions)]
+    competing = [case["captions"], *([caption] for caption in case["captions"])]
+    assert [row["candidates"] for row in done.samples.to_pylist()] == competing

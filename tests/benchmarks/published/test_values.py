@@ -1,12 +1,16 @@
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from capbench.benchmarks.published.values import FOLDER, find, load, papers
 from capbench.benchmarks.records.reading import read_task_run
+from capbench.benchmarks.tables.results import Run
 from capbench.errors import TaskError
+from capbench.tasks.index import build_index
 
 ROOT = Path(__file__).parents[3]
 RECORDS = [record for paper in papers() for record in load(paper).records]
@@ -81,6 +85,21 @@ def test_mean_of_caparena_auto_is_that_of_its_three_baselines():
     for mean in (record for record in records if record.task == "CapArena-Auto mean"):
         of_model = [record.value for record in records if record.model == mean.model and record is not mean]
         assert mean.value == pytest.approx(sum(of_model) / 3, abs=0.0051), mean
+
+
+def test_amber_score_of_printed_chair_and_f1_is_the_printed_one():
+    amber, records = build_index(()).entries["amber"], [*load("amber").records]
+    parts = {"amber_generative": ("CHAIR", "mean", False), "amber_discriminative": ("Answers", "f1", True)}
+    scores = [record for record in records if record.metric == "AMBER score"]
+    assert len(scores) == 9
+    for score in scores:
+        tasks: list[Any] = []
+        for task, (metric, statistic, more) in parts.items():
+            value = find("amber", "results", task.replace("amber_", "AMBER "), metric, statistic, score.model).value
+            result = SimpleNamespace(key=amber.score.mean_of[task], value=value / 100, higher_is_better=more)
+            tasks.append(SimpleNamespace(record=SimpleNamespace(task=task), results=[result]))
+        (ours,) = Run(tasks, [amber]).group_scores().values()
+        assert 100 * ours == pytest.approx(score.value, abs=0.0501), score
 
 
 def test_average_columns_of_detailcaps_are_the_mean_of_both_sets():

@@ -1,7 +1,6 @@
 """CAPEval, AMBER and SugarCrepe++ by the whole command: from small files in the released layout to numbers."""
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from tiny_capture import find_minilm, make_nltk_data, make_wordnet
-from tiny_images import noise_png
 
 import capbench
+from capbench.adapters.shapes.painter import described_scene
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.cli.main import main
 from capbench.metrics.checklist import PROMPT, SYSTEM, listed, read_item
+from capbench.metrics.golden import read_golden
 from capbench.metrics.judging import fill
 from capbench.tasks.capeval.reader import checklists
+from capbench.tasks.index import build_index
+from capbench.tasks.schema import load_task
+from capbench.tasks.shapes.pictures import DrawnPicture
 
 
 def jsonl(path: Path, rows: Iterable[Any]) -> Path:
@@ -101,26 +104,71 @@ def test_amber_counts_nouns_of_descriptions_and_reads_answers(tmp_path: Path, mo
     assert rates["strict", "f1", ""] == 2 * 0.667 / (1.667 + 0.0001)
 
 
-@pytest.mark.costly
-def test_sugarcrepe_pp_is_of_images_with_texts_and_of_texts_alone(tmp_path: Path, tiny_clip):
+RELEASED = {"": "image-to-text task", "_first": "Image-P1-Neg", "_second": "Image-P2-Neg", "_text": "text-only task"}
+
+
+@pytest.mark.parametrize("encoder", ["shapes-clip", "shapes-clip-plain"])
+def test_sugarcrepe_pp_has_the_accuracies_of_the_released_script_by_the_same_encoder(tmp_path: Path, encoder: str):
+    golden = read_golden("sugarcrepe_pp")["shapes"]
     (tmp_path / "val2017").mkdir()
-    subsets = ("swap_obj", "swap_att", "replace_obj", "replace_att", "replace_rel")
-    texts = ["a dog on a mat", "on a mat is a dog", "the sky is blue", "a mat on a dog", "two cats"]
-    for number, subset in enumerate(subsets):
-        keys, turned = ("caption", "caption2", "negative_caption"), texts[number:] + texts[:number]
-        row = {"id": 0, "filename": f"{number}.png", **dict(zip(keys, turned, strict=False))}
-        (tmp_path / f"{subset}.json").write_text(json.dumps([row]))
-        (tmp_path / "val2017" / f"{number}.png").write_bytes(noise_png(number))
-    clip = ["--model", "hf_clip", "--model_args", f"pretrained={tiny_clip.hf_folder},device=cpu"]
-    both, first, second = (
-        {result.category: result.value for result in run(f"sugarcrepe_pp{part}", tmp_path, *clip).results}
-        for part in ("", "_first", "_second")
-    )
-    assert [both[name] for name in subsets] == [first[name] * second[name] for name in subsets]
-    assert {first[name] for name in subsets} == {second[name] for name in subsets} == {0, 1}
-    shutil.rmtree(tmp_path / "val2017")
+    for subset, rows in golden["rows"].items():
+        (tmp_path / f"{subset}.json").write_text(json.dumps(rows))
+        for row in rows:
+            picture = DrawnPicture(described_scene(row["caption"], row["id"]))
+            (tmp_path / "val2017" / row["filename"]).write_bytes(picture.read_bytes())
+    for part, printed in RELEASED.items():
+        done = run(f"sugarcrepe_pp{part}", tmp_path, "--model", encoder, "--bootstrap", "0")
+        values = {result.category: result.value for result in done.results}
+        assert {name: values[name] for name in golden["rows"]} == {
+            name: accuracy[printed] for name, accuracy in golden["accuracy"][encoder].items()
+        }
+
+
+@pytest.mark.data
+def test_sugarcrepe_pp_of_texts_has_the_hits_of_the_released_script_by_minilm(tmp_path: Path, data_folder):
+    hits = read_golden("sugarcrepe_pp")["minilm"]["hits"]
+    for subset in hits:
+        rows = json.loads((data_folder("sugarcrepe_pp") / f"{subset}.json").read_text())[:10]
+        (tmp_path / f"{subset}.json").write_text(json.dumps(rows))
     sentences = ["--model", "sentences", "--model_args", f"pretrained={find_minilm()},device=cpu"]
-    done = run("sugarcrepe_pp_text", tmp_path, *sentences)
-    values = {result.category: result.value for result in done.results}
-    # The reworded caption is nearer than the sky; two cats are not nearer than the caption with its words swapped.
-    assert (values["swap_obj"], values["replace_att"]) == (1, 0)
+    values = {result.category: result.value for result in run("sugarcrepe_pp_text", tmp_path, *sentences).results}
+    assert {name: values[name] for name in hits} == {name: hit / 10 for name, hit in hits.items()}
+
+
+def dci(text: str, photo: str) -> dict[str, Any]:
+    """Return an annotation in DCI's layout, whose text is the short caption and a line of its mask."""
+    mask = {"idx": 0, "label": "part", "caption": "It is there", "parent": -1}
+    return {"image": photo, "short_caption": text, "mask_data": {"0": mask}, "summaries": {}, "negatives": {}}
+
+
+@pytest.mark.parametrize(("task", "folder"), [("iiw_retrieval", "images_aar"), ("dci_long_retrieval", "photos")])
+def test_retrieval_of_long_texts_finds_what_is_painted(tmp_path: Path, task: str, folder: str):
+    texts = ["There is a red star.", "There is a blue circle on grass.", "There is a black heart in the sky."]
+    for place in (folder, "complete"):
+        (tmp_path / place).mkdir()
+    for name, text in enumerate(texts):
+        (tmp_path / folder / f"{name}.jpg").write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
+        (tmp_path / f"complete/{name}.json").write_text(json.dumps(dci(text, f"{name}.jpg")))
+    (tmp_path / "splits.json").write_text(json.dumps({"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]}))
+    jsonl(tmp_path / "iiw_400.jsonl", [{"image": str(name), "references": [text]} for name, text in enumerate(texts)])
+    done = run(task, tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
+    assert [(result.value, result.n) for result in done.results] == 12 * [(1, 3)]
+    captions = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
+    rest = " The following can also be seen in the image:\npart: It is there" if "dci" in task else ""
+    assert captions == [f"{text}{rest}" for text in texts]
+
+
+def test_lengths_stand_beside_what_captions_make_up(tmp_path: Path):
+    described = {}
+    for entry in build_index(()).resolve(["hallucination"]):
+        task, _ = load_task(entry.path)
+        if task.output_type == "generate_until":
+            described[entry.name] = [str(metric.metric) for metric in task.metric_list]
+    assert [*described] == ["coco_chair", "coco_aloha", "amber_generative"]
+    assert {metrics[-1] for metrics in described.values()} == {"length"}
+    asked = {"limit": 20, "resamples": 0, "output_path": tmp_path}
+    done = capbench.evaluate("shapes-answers", "shapes_hallucination", **asked)
+    # A model of answers says a word, and makes nothing up.
+    assert {result.metric: result.value for result in done["shapes_made_up"].results} == {"made_up": 0, "length": 1}
+    answers = [{result.key: result.value for result in task.results} for task in done.tasks[1:]]
+    assert min(values["released.accuracy"] for values in answers) > 0.9
