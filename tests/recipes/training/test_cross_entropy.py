@@ -1,10 +1,7 @@
 """Captioners trained on given captions by transformers' Trainer: the loss, resuming, the best weights, processes."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
