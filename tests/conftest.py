@@ -117,8 +117,8 @@ def _meteor_tables(request: pytest.FixtureRequest, session_folder: Path) -> Path
     It is kept from session to session, in pytest's cache, for as long as the code that makes the tables is the same.
     ``CAPBENCH_METEOR`` names a folder where this code has made them already.
     """
-    if made := os.environ.get("CAPBENCH_METEOR"):
-        return Path(made)
+    if folder := os.environ.get("CAPBENCH_METEOR"):
+        return Path(folder)
     metrics = Path(__file__).parents[1] / "metrics"
     code = b"".join((metrics / name).read_bytes() for name in ("mapped.py", "meteor/resources.py"))
     kept = getattr(request.config, "cache", None)  # there is none with "-p no:cacheprovider"
