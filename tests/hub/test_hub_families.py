@@ -34,13 +34,11 @@ def command(alias: str) -> list[str]:
     return ["run", "--model", alias, "--task", *asked, "--output_path", f"runs/{alias}"]
 
 
-@pytest.mark.parametrize("part", range(2))
-def test_families_run_from_the_hub(part: int, tmp_path: Path, made_once: MadeOnce, subtests: pytest.Subtests):
-    """A process for many, as transformers takes long to import."""
-    aliases = list(MAKE)[part::2]
+def test_families_run_from_the_hub(tmp_path: Path, made_once: MadeOnce, subtests: pytest.Subtests):
+    """A process for all, as transformers takes long to import."""
     with served_hub(tmp_path / "on_the_hub") as hub:
         architectures: list[str] = []
-        for alias in aliases:
+        for alias in MAKE:
             spec = list_aliases()[alias]
             place = made_once(f"family_{alias}", MAKE[alias])
             if alias in ENCODERS:
@@ -51,13 +49,13 @@ def test_families_run_from_the_hub(part: int, tmp_path: Path, made_once: MadeOnc
                 if tokenizer := config["text_cfg"].get("hf_tokenizer_name"):
                     hub.add(tokenizer, place)
             hub.add(spec.source, place, branch=spec.arguments.get("revision", "main"))
-        asked = {"architectures": architectures, "calls": [command(alias) for alias in aliases]}
+        asked = {"architectures": architectures, "calls": [command(alias) for alias in MAKE]}
         environment = hub.environment(tmp_path / "home", BENCH_CACHE=str(tmp_path / "cache"))
         script = Path(__file__).with_name("several_calls.py")
         done = run_python(script, folder=tmp_path, environment=environment, said=json.dumps(asked))
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == len(aliases), done.stderr
-    for alias, (code, out, err) in zip(aliases, results, strict=True):
+    assert len(results) == len(MAKE), done.stderr
+    for alias, (code, out, err) in zip(MAKE, results, strict=True):
         with subtests.test(alias):
             assert code == 0, out + err
             assert alias in out
