@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -261,9 +261,11 @@ def explain(record: Record, metric: str, row: Mapping[str, Any], samples: RunSam
         raise MetricError("cannot explain: the sample has no score of this metric")
     if sum(map(len, (candidate, *references))) > _MOST_CHARACTERS:
         raise MetricError(f"cannot explain: caption and references have more than {_MOST_CHARACTERS:,} characters")
-    items = Items(["0"], [candidate], [tuple(references)], np.ones(1))
+    objects = row.get("objects")
+    named: dict[str, Any] = {} if objects is None else {"objects": [frozenset(objects)]}
+    items = Items(["0"], [candidate], [tuple(references)], np.ones(1), **named)
     with _LOCK, Store(parse_store(None).file) as store:
-        planned = _planned(record, metric)
+        planned = _planned(record, metric, {"references", *named})
         cider = planned.metric if isinstance(planned.metric, Cider) and planned.metric.corpus_dependent else None
         state = _frequencies(samples, cider.tokenizer) if samples and cider else None
         explanation = explained(planned, items, Context(cache=store), state)
@@ -275,8 +277,8 @@ def explain(record: Record, metric: str, row: Mapping[str, Any], samples: RunSam
     return explanation
 
 
-def _planned(record: Record, metric: str) -> PlannedMetric:
-    """Return a metric with the settings of the run, from the task or from the metric's name.
+def _planned(record: Record, metric: str, offers: Set[str]) -> PlannedMetric:
+    """Return a metric that needs no other columns, with the settings of the run, from the task or the metric's name.
 
     Raises:
         BenchError: The settings cannot be read or are not allowed, or the metric lacks something.
@@ -292,9 +294,9 @@ def _planned(record: Record, metric: str) -> PlannedMetric:
     entry = in_language(entry, str(record.config.get("language", "en")))
     Boundary.around().require(entry.arguments, f"metric '{metric}'", Path.cwd())
     planned = _plan(entry.model_dump_json(exclude_defaults=True))
-    if needs := planned.metric.needs - {"references"}:
+    if needs := planned.metric.needs - offers:
         raise MetricError(
-            f"{planned.metric.label} needs {', '.join(sorted(needs))}, and bench view has texts alone",
+            f"{planned.metric.label} needs {', '.join(sorted(needs))}, which the samples of this run do not have",
             f"'bench explain --task {record.task} --sample ID --metric NAME' explains it.",
         )
     return planned

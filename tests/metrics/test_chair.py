@@ -92,7 +92,7 @@ def test_rows_of_a_file_bring_their_objects(table_file, monkeypatch, tmp_path):
 
 def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path):
     rows = [
-        {"image": "1", "text": "a dog", "references": ["x"], "marked": ["dog"], "rating": 2},
+        {"image": "1", "text": "a dog", "references": ["x"], "marked": ["dog", "cat"], "rating": 2},
         {"image": "2", "text": "a dog", "references": ["x"], "marked": [], "rating": 1},
         {"image": "3", "text": "a dog", "references": ["x"], "marked": None, "rating": 1},
     ]
@@ -107,6 +107,7 @@ def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path)
     run = capbench.evaluate(tasks=["marked"], include_path=[tmp_path], resamples=0)["marked"]
     assert run.results[0].value == -1  # the higher rating has the lower share
     assert [f["samples"] for f in run.record.failures] == [["2"]]
+    assert run.samples["objects"].to_pylist() == [["cat", "dog"], [], None]
 
     # The same captions written by a model: chair_s is the share of those two images.
     (tmp_path / "captions.jsonl").write_text(
