@@ -23,7 +23,7 @@ from .session import RatingQueue, rater_name
 _WORD = re.compile(r"\S+")
 _LONGEST_BODY = 16_384
 _KEPT = "This page already has an answer; the first one is kept."
-_OTHERS = "The answer is not saved: since the server was restarted, it asks about these captions."
+_OTHERS = "The answer is not saved, as it does not name these captions (was the server restarted?). Answer again."
 _HEADERS = {
     # Browsers send the origin of a form only if the referrer policy allows it; forms go only to this server.
     "referrer-policy": "same-origin",
@@ -125,7 +125,7 @@ class _Pages:
         place = self._desk.place(rater, shown=False)
         if place.step is None or form.get("number") != str(place.number):
             return self._next(request, rater, kept=True)
-        if form.get("captions", own := self._checksum(place.step)) != own:
+        if form.get("captions") != self._checksum(place.step):
             return self._step(rater, _OTHERS, 409)
         session = self._session
         answer = answer_of(session.design.questions, session.items[place.step.item], place.step, form)
