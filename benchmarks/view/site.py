@@ -20,6 +20,7 @@ from ..tables.pages.rendering import templates
 from ..tables.pages.run_rows import about_run, failure_rows, result_row, results_of
 from .finding import Pictures, Runs, ShownRun, comparable
 
+EMPTY_CAPTION = "(empty caption)"
 MOST_VALUES = 4
 """Maximum number of values per run in the list of runs."""
 
@@ -38,7 +39,8 @@ class Site:
 
     @cached_property
     def _templates(self) -> Any:
-        return templates(Path(__file__).parent / "templates", own="view", address=address, policy="")
+        folder = Path(__file__).parent / "templates"
+        return templates(folder, own="view", address=address, policy="", empty_caption=EMPTY_CAPTION)
 
     def render(self, template: str, **values: Any) -> str:
         """Render a template."""
@@ -134,6 +136,7 @@ def run_page(site: Site, key: str) -> str:
     return site.render(
         "run.html",
         **run_values(run, linked=True),
+        sections=about_run(record, key),
         kinds={} if record.samples == "none" else pages,
         to=None if record.samples == "none" else lambda sample: address("runs", key, "samples", q=_with_id(sample)),
         others=[(other.name, address("compare", a=key, b=other.key)) for other in comparable(run, site.runs.all()[0])],
