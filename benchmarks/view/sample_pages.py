@@ -27,12 +27,12 @@ from ..running.planned_metrics import PlannedMetric, in_language, plan_metric
 from ..store.store import Store, parse_store
 from ..tables.pages.charts import Scatter, scatter
 from ..tables.text import texts_of
+from .compare_pages import pair_address, place_in_comparison
 from .filters import METRICS_DISAGREE, MODELS_DISAGREE
 from .finding import ShownRun, comparable
 from .sample_list import (
     MOST_RUNS,
     TITLES,
-    ListState,
     SampleList,
     directed,
     label,
@@ -65,25 +65,26 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     metric = query.get("matches", "")
     if metric and (metric not in samples.metrics or run.record.registered_name(metric) not in EXPLAINERS):
         raise NoSuchPageError(f"metric '{metric}' is not explained")
-    shown = _whole(site, run, samples, sample, row, state)
+    place: dict[str, Any] = {"kept": {}, **listed.place_of(sample), **place_in_comparison(site, key, sample, query)}
+    shown = _whole(site, run, samples, sample, row, state.values() | place["kept"])
     image = site.pictures.read(run, str(row["id"]), row.get("image"))
     return site.render(
         "sample.html",
         run=run,
         shown=shown,
         no_picture=image if isinstance(image, NoPicture) else None,
-        **listed.place_of(sample),
+        **place,
         explained_any=any(score["why"] for score in shown["scores"]),
         matches=[_matches(run, samples, metric, row)] if metric else [],
         matches_of=metric,
-        models=_of_models(listed, row, metric or state.sort),
+        models=_of_models(listed, sample, row, metric or state.sort),
     )
 
 
-def _of_models(listed: SampleList, row: Mapping[str, Any], by: str) -> dict[str, Any] | None:
+def _of_models(listed: SampleList, at: int, row: Mapping[str, Any], by: str) -> dict[str, Any] | None:
     """Return template values of a sample in every run of its task, this one first; None if no other run has it.
 
-    Links keep filter and order, and those to comparisons the metric ``by``, where the other run has it.
+    Links keep filter and order, and those to its place in comparisons the metric ``by``, where the other run has it.
     """
     site, run, state = listed.site, listed.run, listed.state
     rows: list[dict[str, Any]] = []
@@ -104,7 +105,7 @@ def _of_models(listed: SampleList, row: Mapping[str, Any], by: str) -> dict[str,
         rows.append({
             "name": name, "scores": {metric: shown_number(samples, metric, sample) for metric in samples.metrics},
             "to": address("runs", other.key, "samples", sample, **kept.values()),
-            "compare": "" if other.key == run.key else address("compare", a=run.key, b=other.key, x=x),
+            "compare": "" if other.key == run.key else pair_address(at, a=run.key, b=other.key, x=x),
         })  # fmt: skip
     marked = mark_words(list(captions), texts_of(row.get("references")))
     shown = {
@@ -130,9 +131,9 @@ def _anchor(samples: RunSamples, metric: str) -> str:
 
 
 def _whole(
-    site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any], state: ListState
+    site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any], kept: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return template values for everything that the run recorded of a sample."""
+    """Return template values for everything that the run recorded of a sample; links to matches keep parameters."""
     shown = summary(site, run, samples, sample, row)
     named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name) not in (None, [])]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
@@ -142,7 +143,7 @@ def _whole(
         score["rank"] = rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and run.record.registered_name(name) in EXPLAINERS
-        page = address("runs", run.key, "samples", sample, **state.values(), matches=name)
+        page = address("runs", run.key, "samples", sample, **kept, matches=name)
         score["why"] = f"{page}#{_anchor(samples, name)}" if why else ""
         score["directed"] = run.record.has_direction(name)
     known = {"id", "image", "failure", *TITLES, *samples.metrics}

@@ -158,7 +158,7 @@ def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has
         score = RunSamples(run.folder, run.record).numbers("meteor")[1]
         state = r"\?sort=-meteor&amp;q=length\+%3E\+1"
         assert re.search(rf'href="/runs/{run.key}/samples/1{state}".*{score:.4f}', table)
-    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}&amp;x=meteor" in table
+    assert f"/compare?sample=1&amp;a={viewed.first.key}&amp;b={viewed.second.key}&amp;x=meteor#sample-1" in table
     assert "<ins>small</ins>" in table
     # Nobody else has run the task of ratings.
     assert "All models" not in client.get(f"/runs/{viewed.rated.key}/samples/1").text
@@ -245,6 +245,24 @@ def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(c
     by_length = text_of(client.get("/compare", params={**keys, "x": "length"}))
     assert [page.count(".jsonl better"), page.count(".jsonl has more")] == [14, 0]
     assert [by_length.count(".jsonl better"), by_length.count(".jsonl has more")] == [0, 14]
+
+
+def test_a_sample_of_a_comparison_has_its_place_there_and_leads_back_to_it(client: Any, viewed: Viewed) -> None:
+    keys = {"a": viewed.first.key, "b": viewed.second.key, "x": "capture", "by": "second", "page": "2"}
+    links = re.findall(r'<h3><a href="([^"]+)"', client.get("/compare", params=keys).text)
+    answer = client.get(html.unescape(links[1]))
+    assert f"14 of {ROWS} samples with scores on both sides, sorted by difference in score" in text_of(answer)
+    assert [links[0], links[2]] == re.findall(r'rel="(?:prev|next)" href="([^"]+)"', answer.text)
+    (back,) = re.findall(r'href="([^"]+)" rel="up">Comparison<', answer.text)
+    number = re.findall(r"/samples/(\d+)", links[1])[0]
+    assert back.endswith(f"#sample-{number}") and f'<li id="sample-{number}">' in client.get(html.unescape(back)).text
+    matches = client.get(html.unescape(re.findall(r'href="([^"]+)">matches<', answer.text)[0]))
+    assert f"14 of {ROWS} samples with scores" in text_of(matches)
+    # So does *compare* of a sample, whatever page of the comparison has it.
+    for sample in range(0, ROWS, 5):
+        page = client.get(f"/runs/{viewed.first.key}/samples/{sample}").text
+        (to,) = re.findall(r'href="(/compare[^"]+)" aria-label="Compare with', page)
+        assert f'<li id="sample-{sample}">' in client.get(html.unescape(to)).text
 
 
 def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(client, viewed, monkeypatch) -> None:
