@@ -1,6 +1,8 @@
 """What the pages say."""
 
 import html
+import io
+import json
 import re
 import shutil
 from pathlib import Path
@@ -12,12 +14,16 @@ import pyarrow.parquet
 import pytest
 from finished_runs import make_record, write_record
 from made_records import agreement_record
+from PIL import Image
 from rated_task import run_rated
+from task_keys import CAPTIONING
+from tiny_images import noise_video
 from viewed_runs import METRIC, ROWS, Viewed, caption
 
 import capbench
 from capbench.atomic_files import draft_beside
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
+from capbench.benchmarks.inputs.task_images import Picture
 from capbench.benchmarks.records.progress_file import progress_written
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.charts import scatter
@@ -25,7 +31,7 @@ from capbench.benchmarks.view.compare_pages import compare_page
 from capbench.benchmarks.view.filters import FilterError
 from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.sample_list import samples_page
-from capbench.benchmarks.view.sample_pages import explain, sample_page, scatter_page
+from capbench.benchmarks.view.sample_pages import explain, picture, sample_page, scatter_page
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import (
     NoSuchPageError,
@@ -76,6 +82,59 @@ def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> N
         "twin", "twin", "alone [num_beams=7]", "same [num_beams=5, top_p=0.5]", "same [num_beams=3, top_p=0.5]",
     ]  # fmt: skip
     assert [runs[at].name for at in (0, 2)] == ["twin, 2023-11-14 22:13", "alone [num_beams=7], 2023-11-14 22:13"]
+
+
+def test_a_list_of_800_runs_is_searched_newest_first_and_a_small_page(tmp_path: Path) -> None:
+    for number in range(800):
+        keys = {"model": f"model-{number // 20}", "date": 1.7e9 + 86_400 * (number * 7 % 800)}
+        record = make_record(f"task_{number % 20:02}", "generate_until", values={"cider": 0.4, "meteor": 0.3}, **keys)
+        write_record(tmp_path, str(number), record)
+    site = Site(Runs([tmp_path]), Pictures(DataLocations()))
+    page = index_page(site, {})
+    assert "800 runs of 20 tasks." in page and len(page) < 250_000
+    for table in page.split("<tbody>")[1:]:
+        began = re.findall(r"<small>(\d[^<]+) UTC", table)
+        assert len(began) == 40 and began == sorted(began, reverse=True)
+    found = index_page(site, {"q": "Model-31 task_07 METEOR"})
+    assert re.findall(r'<a href="/runs/[^"]+">([^<]+)', found) == ["model-31"] and "1 run of 1 task matching" in found
+
+
+def test_about_this_run_has_what_decides_the_numbers_and_what_they_cost(client: Any, viewed: Viewed) -> None:
+    record, page = viewed.first.record, client.get(f"/runs/{viewed.first.key}/about").text
+    sections = page.partition("<main")[2].split("</h2>")
+    assert [section.rpartition(">")[2] for section in sections[:-1]] == [
+        "Model", "Settings", "Protocol", "Metrics", "Cost", "Software and machine",
+    ]  # fmt: skip
+    model, settings, protocol, metrics, cost, software = (
+        dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", section)) for section in sections[1:]
+    )
+    assert model["prompt"] == "Describe it." and model["model"].startswith("adapter: captions; sha256: ")
+    assert settings["task"] == "captioned, version 1.0" and settings["documents"] == f"{ROWS} of {ROWS}"
+    assert settings["fingerprint"] == record.fingerprint and settings["resamples"] == "100"
+    assert settings["run"] == viewed.first.key and settings["encoder"] == "–"
+    assert protocol["output_type"] == "generate_until"
+    assert metrics["cider"].startswith("metric: Cider; variant: d;") and METRIC in map(html.unescape, metrics)
+    assert float(cost["all, seconds"]) >= 0 and "cider, seconds" in cost and "capbench" in software
+    # The page of results names the main ones, and leads to the rest.
+    results = client.get(f"/runs/{viewed.first.key}").text
+    assert "<dt>prompt</dt><dd>Describe it.</dd>" in results and "<dt>fingerprint</dt>" not in results
+
+
+def test_a_video_is_shown_as_frames_that_move_on_the_page_of_its_sample(tmp_path: Path) -> None:
+    captioned = CAPTIONING | {"task": "clips", "video_folder": "clips", "metric_list": ["length"]}
+    (tmp_path / "clips").mkdir()
+    noise_video(tmp_path / "clips/a.mp4", 1, 20)
+    (tmp_path / "clips.yaml").write_text(json.dumps(captioned))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"image": "a.mp4", "references": ["x"]}))
+    (tmp_path / "captions.jsonl").write_text(json.dumps({"id": "0", "caption": "noise"}))
+    options = {"include_path": [tmp_path], "resamples": 0, "output_path": tmp_path / "runs"}
+    capbench.evaluate(f"captions:{tmp_path / 'captions.jsonl'}", "clips", **options)
+    site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations(), [tmp_path]))
+    (run,) = site.runs.all()[0]
+    assert f'<img class="large" src="/runs/{run.key}/pictures/0"' in sample_page(site, run.key, "0", {})
+    shown = picture(site, run.key, "0")
+    assert isinstance(shown, Picture) and shown.media_type == "image/webp"
+    assert Image.open(io.BytesIO(shown.content)).n_frames == 16  # type: ignore[attr-defined]
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> None:
