@@ -54,18 +54,15 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(bench: Bench, fold
     bench("rate", "photos", "--captions", *CAPTIONS).failed(2, f"{differs} captions")
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        ([], 2, "a new one needs --captions and questions"),
-        (["--captions", *CAPTIONS], 2, "a new one needs --captions and questions"),
-        (["--better"], 2, "a new one needs --captions and questions"),
-        (["--captions", CAPTIONS[0], "--better"], 2, "--better compares 2 to 9 captions of an image, not 1"),
-        (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
-        (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
-        (["--report"], 1, "contains no rating session"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "said"), [
+    ([], 2, "a new one needs --captions and questions"),
+    (["--captions", *CAPTIONS], 2, "a new one needs --captions and questions"),
+    (["--better"], 2, "a new one needs --captions and questions"),
+    (["--captions", CAPTIONS[0], "--better"], 2, "--better compares 2 to 9 captions of an image, not 1"),
+    (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
+    (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
+    (["--report"], 1, "contains no rating session"),
+])  # fmt: skip
 def test_what_cannot_begin_says_why(bench: Bench, folder: Path, options: list[str], code: int, said: str) -> None:
     bench("rate", "photos", "--include_path", "task", *options).failed(code, said)
     assert not (folder / "ratings" / "photos").exists()
@@ -172,16 +169,13 @@ MARK = {"start": 0, "end": 7, "category": "object", "severity": "minor"}
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize(
-    ("asked", "said", "statistic", "row"),
-    [
-        ({"best_worst": "?"}, {"best": 3, "worst": 0}, "accuracy", {"ranks": [3, 2, 2, 1]}),
-        ({"ranking": "?"}, [4, 3, 2, 1], "accuracy", {"ranks": [4, 3, 2, 1], "remarks": {"ann": "unsure"}}),
-        ({"battle": "?"}, lambda pair: {"pair": list(pair), "better": max(pair)}, "accuracy", {"votes": [1]}),
-        ({"spans": {"categories": ["object"]}}, [MARK] * 2, "kendall_b", {"rating_errors": [-2]}),
-        ({"aspects": ["p=1-5", "q=1-5"]}, {"p": 4, "q": None}, "kendall_b_p", None),
-    ],
-)
+@pytest.mark.parametrize(("asked", "said", "statistic", "row"), [
+    ({"best_worst": "?"}, {"best": 3, "worst": 0}, "accuracy", {"ranks": [3, 2, 2, 1]}),
+    ({"ranking": "?"}, [4, 3, 2, 1], "accuracy", {"ranks": [4, 3, 2, 1], "remarks": {"ann": "unsure"}}),
+    ({"battle": "?"}, lambda pair: {"pair": list(pair), "better": max(pair)}, "accuracy", {"votes": [1]}),
+    ({"spans": {"categories": ["object"]}}, [MARK] * 2, "kendall_b", {"rating_errors": [-2]}),
+    ({"aspects": ["p=1-5", "q=1-5"]}, {"p": 4, "q": None}, "kendall_b_p", None),
+])  # fmt: skip
 def test_every_form_runs_as_a_task_at_once(bench: Bench, tmp_path: Path, asked, said, statistic, row) -> None:
     aspects = asked.pop("aspects", [])
     session = make_session(tmp_path, captions=FOUR, aspects=aspects, form=asked, repeats=1)

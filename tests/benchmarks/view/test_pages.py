@@ -371,11 +371,8 @@ def test_a_run_that_logged_scores_says_why_it_shows_no_texts(client: Any, viewed
     site = Site(Runs([KEPT]), Pictures(DataLocations()))
     key = next(run.key for run in site.runs.all()[0] if run.record.task == "flickr8k_expert")
     pages = (
-        run_page(site, key),
-        samples_page(site, key, {}),
-        sample_page(site, key, "1", {}),
-        scatter_page(site, key, {}),
-    )
+        run_page(site, key), samples_page(site, key, {}), sample_page(site, key, "1", {}), scatter_page(site, key, {}),
+    )  # fmt: skip
     assert [page.count("logged scores only") for page in pages] == [1] * 4
     assert "logged scores only" not in client.get(f"/runs/{viewed.first.key}").text
 
@@ -425,15 +422,13 @@ def samples(tmp_path: Path) -> RunSamples:
     """Seven samples, in parts of three."""
     texts, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.float64())
     columns = {
-        "id": [f"id {row}" for row in range(7)],
-        "candidate": ["Ein Baum", "zwei", None, "drei BÄUME", "x.y", "x", ""],
+        "id": [f"id {row}" for row in range(7)], "candidate": ["Ein Baum", "zwei", None, "drei BÄUME", "x.y", "x", ""],
         "references": pyarrow.array([["a"], [], None, ["b", "Baum b"], ["c"], ["c", None], ["d"]], texts),
         "ratings": pyarrow.array([[1, 2], [], None, [3, None], [4], [5, 5], [float("nan")]], numbers),
         "cider": pyarrow.array([0.5, None, 0.1, 0.9, 0.5, 0.3, float("inf")], pyarrow.float64()),
-        "length": pyarrow.array([1.0, 2, 3, 4, 5, 6, 7]),
-        "scores.cider": pyarrow.array([[1.0]] * 7),
+        "length": pyarrow.array([1.0, 2, 3, 4, 5, 6, 7]), "scores.cider": pyarrow.array([[1.0]] * 7),
         "failure": [None, "metric: why", None, None, None, None, None],
-    }
+    }  # fmt: skip
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "samples.parquet", row_group_size=3)
     return RunSamples(tmp_path, Record(agreement_record({"cider": None})))
 
@@ -466,27 +461,22 @@ def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str,
     assert samples.order(query=query).tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("cidr < 1", "character 1: the samples have no column 'cidr'. Did you mean 'cider'"),
-        ("cider < 1 andd length", "character 11: expected 'and', 'or' or the end, found 'andd'"),
-        ("cider < 'a'", "character 9: expected a number, as 'cider' holds numbers, found ''a''"),
-        ("length > 3 and", "character 15: expected a column, or a text in quotation marks, found the end"),
-        ("(length > 3", "character 12: expected '\\)', found the end"),
-        ("cider", "character 6: expected '<', '<=', .* after 'cider', found the end"),
-        ("references = a", "holds lists of texts: compare it by 'contains'"),
-        ("not " * 21 + "empty", "at most 20 levels"),
-        ("(" * 21 + "empty" + ")" * 21, "at most 20 levels"),
-        ("length = 1".ljust(1_001), "the filter has 1,001 characters; at most 1,000 are read"),
-        ("cider < 1 & length", "character 11: expected a column, a number or a text in quotation marks, found '&'"),
-        ("candidate contains and (", "character 24: expected 'and', 'or' or the end, found '\\('"),
-        ("dog", "no column 'dog'.\nColumns: ratings, .*failure, empty. A text or an id stands in .*: \"dog\""),
-        ("id = 39_2", "found '39_2'\nA text or an id stands in .*: \"39_2\""),
-        ("human < 1", "Did you mean 'human rating'"),
-        ("not length contains 1", "character 12: expected '<', '<=', .* after 'length', found 'contains'"),
-    ],
-)
+@pytest.mark.parametrize(("query", "message"), [
+    ("cidr < 1", "character 1: the samples have no column 'cidr'. Did you mean 'cider'"),
+    ("cider < 1 andd length", "character 11: expected 'and', 'or' or the end, found 'andd'"),
+    ("cider < 'a'", "character 9: expected a number, as 'cider' holds numbers, found ''a''"),
+    ("length > 3 and", "character 15: expected a column, or a text in quotation marks, found the end"),
+    ("(length > 3", "character 12: expected '\\)', found the end"),
+    ("cider", "character 6: expected '<', '<=', .* after 'cider', found the end"),
+    ("references = a", "holds lists of texts: compare it by 'contains'"), ("not " * 21 + "empty", "at most 20 levels"),
+    ("(" * 21 + "empty" + ")" * 21, "at most 20 levels"),
+    ("length = 1".ljust(1_001), "the filter has 1,001 characters; at most 1,000 are read"),
+    ("cider < 1 & length", "character 11: expected a column, a number or a text in quotation marks, found '&'"),
+    ("candidate contains and (", "character 24: expected 'and', 'or' or the end, found '\\('"),
+    ("dog", "no column 'dog'.\nColumns: ratings, .*failure, empty. A text or an id stands in .*: \"dog\""),
+    ("id = 39_2", "found '39_2'\nA text or an id stands in .*: \"39_2\""), ("human < 1", "Did you mean 'human rating'"),
+    ("not length contains 1", "character 12: expected '<', '<=', .* after 'length', found 'contains'"),
+])  # fmt: skip
 def test_a_filter_that_cannot_be_read_is_an_error_that_names_the_place(samples: RunSamples, query: str, message: str):
     with pytest.raises(FilterError) as raised:
         samples.order(query=query)
