@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from itertools import starmap
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -296,14 +297,9 @@ class FactualSpice(GraphMetric):
         }
 
     def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
-        return [self._row(*pair) for pair in pairs]
-
-    def _row(self, candidate: frozenset[Fact], references: frozenset[Fact]) -> tuple[float, float, float]:
         if self.compare == "graphs":
-            same = float(bool(candidate) and candidate == references)
-            return same, same, same
-        left, right, matched = self._matches(candidate, references)
-        return _f1(len(matched), len(left), len(right))
+            return [(float(bool(candidate) and candidate == references),) * 3 for candidate, references in pairs]
+        return [_f1(len(matched), len(left), len(right)) for left, right, matched in starmap(self._matches, pairs)]
 
     def explain(self, items: Items, context: Context) -> list[TupleMatch]:
         """Return the tuples of the first item: matched ones, then those of the candidate and of the references alone.

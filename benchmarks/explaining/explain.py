@@ -203,7 +203,7 @@ def _cider(metric: Cider, items: Items, _: Scores, __: Context, state: State | N
         yield ExplanationPart(_words(candidate, hows), [_words(reference, hows)], tables, facts, sum(by_order))
 
 
-# --- BERTScore, CLIP-F1
+# --- BERTScore, CLIP-F1, soft-SPICE
 
 
 def _bertscore(metric: BertScore, items: Items, *_: object) -> _Parts:
@@ -222,14 +222,19 @@ def _bertscore(metric: BertScore, items: Items, *_: object) -> _Parts:
         yield ExplanationPart(spans[0], spans[1:], tables, facts, numbers[metric.of])
 
 
-def _clip_parts(metric: ClipF1, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
+def _nearest(metric: ClipF1 | SoftSpice, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
+    """Yield a table a side: parts with the nearest of the other side and numbers, by the last of them."""
+    phrases = "phrases of the candidate", "phrases of the references"
+    titles, heads = ("phrases", "regions"), ("part", "nearest", "cosine", "represented")
+    titles, heads = (phrases, heads[:3]) if isinstance(metric, SoftSpice) else (titles, heads)
     tables: list[ExplanationTable] = []
-    sides = {"phrases": "precision", "regions": "recall"}.items()
-    for (title, mean), parts in zip(sides, metric.explain(items, context), strict=True):
-        ordered = sorted(parts, key=lambda part: part[3])
-        rows = [MatchRow("similar", (a, b, f"{cosine:.4f}", f"{share:.4f}")) for a, b, cosine, share in ordered]
+    for title, mean, parts in zip(titles, ("precision", "recall"), metric.explain(items, context), strict=True):
+        ordered = sorted(parts, key=itemgetter(-1))
+        rows = [
+            MatchRow("equal" if a == b else "similar", (a, b, *map("{:.4f}".format, row))) for a, b, *row in ordered
+        ]
         note = f"{mean} {scores.parts[mean][0]:.4f}, the mean of {len(rows)}"
-        tables.append(ExplanationTable(title, ("part", "nearest", "cosine", "represented"), rows, note, numbers=2))
+        tables.append(ExplanationTable(title, heads, rows, note, numbers=len(heads) - 2))
     yield _plain(items, *tables)
 
 
@@ -315,7 +320,7 @@ def _forms(word: str) -> str:
     return f"({re.escape(word)}(?:e?s)?)"
 
 
-# --- SPICE, soft-SPICE
+# --- SPICE
 
 
 def _spice(metric: FactualSpice, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
@@ -331,16 +336,6 @@ def _spice(metric: FactualSpice, items: Items, scores: Scores, context: Context,
     table = ExplanationTable("tuples", _SIDES, rows, note, numbers=0)
     references = [_named(text, hows[1]) for text in items.references[0]]
     yield ExplanationPart(_named(items.candidates[0], hows[0]), references, [table])
-
-
-def _soft_spice(metric: SoftSpice, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
-    tables: list[ExplanationTable] = []
-    for side, mean, phrases in zip(_SIDES, ("precision", "recall"), metric.explain(items, context), strict=True):
-        ordered = sorted(phrases, key=itemgetter(2))
-        rows = [MatchRow("equal" if a == b else "similar", (a, b, f"{cosine:.4f}")) for a, b, cosine in ordered]
-        note = f"{mean} {scores.parts[mean][0]:.4f}, the mean of {len(rows)}"
-        tables.append(ExplanationTable(f"phrases of the {side}", ("phrase", "nearest", "cosine"), rows, note))
-    yield _plain(items, *tables)
 
 
 # --- CHAIR, ALOHa, DCScore
@@ -412,7 +407,7 @@ def _fact(place: int, fact: CaptionFact, answers: Sequence[bool], verdicts: tupl
 EXPLAINERS: Mapping[str, Callable[..., _Parts]] = {
     "aloha": _aloha, "bertscore": _bertscore, **{f"bleu_{order}": _bleu for order in range(1, MAX_ORDER + 1)},
     "capture": _capture, "chair_i": _chair, "chair_s": _chair, "cider": _cider, "dcscore": _dcscore,
-    "factual_spice": _spice, "meteor": _meteor, "rouge_l": _rouge_l, "soft_spice": _soft_spice,
-    **dict.fromkeys(("clip_f1", "clip_precision", "clip_recall"), _clip_parts),
+    "factual_spice": _spice, "meteor": _meteor, "rouge_l": _rouge_l, "soft_spice": _nearest,
+    **dict.fromkeys(("clip_f1", "clip_precision", "clip_recall"), _nearest),
 }  # fmt: skip
 """Registered name of a metric to what explains it."""

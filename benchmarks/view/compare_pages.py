@@ -53,7 +53,6 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
     )
     comparison = None if isinstance(verdict, BenchError) else verdict
     pairs = _PairList.read(sides, query)
-    ahead = _ahead(*sides)
     sample = query.get("sample", "")
     at = pairs.place(first.key, int(sample)) if sample.isascii() and sample.isdigit() and len(sample) < 16 else 0
     page = site.page_of({"page": str((at or 0) // PAGE + 1), **query}, len(pairs.gaps), PAGE)
@@ -62,18 +61,13 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         a=sides[0],
         b=sides[1],
         of_models=of_models,
-        selects=_selects(site, sides, of_models),
+        runs=[first, *comparable(first, site.runs.all()[0])],
+        label=label,
         fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
         sentence=_sentence(comparison) if comparison else "",
-        orders=[
-            (name, pairs.address(by=choice), choice == pairs.by)
-            for choice, name in zip(
-                get_args(By),
-                ("largest absolute difference", f"{sides[0].name} {ahead}", f"{sides[1].name} {ahead}"),
-                strict=True,
-            )
-        ],
+        listed=pairs,
+        ahead=_ahead(*sides),
         count=_count_text(len(pairs.gaps), of_ranks=_of_ranks(*sides)),
         pairs=_pairs(site, pairs, range(page.first, page.last)),
         **page.links(lambda at: pairs.address(page=at if at > 1 else "")),
@@ -150,20 +144,6 @@ def _ahead(first: Side, second: Side) -> str:
     if _of_ranks(first, second):
         return "ranks higher"
     return "better" if first.run.record.has_direction(first.metric) else "has more"
-
-
-_Menu = tuple[str, str, list[tuple[str, str]], str]
-"""Name and title of a menu, its choices (value and text), and the chosen value."""
-
-
-def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[_Menu]:
-    runs = [sides[0].run, *comparable(sides[0].run, site.runs.all()[0])]
-    choices = [(run.key, run.name) for run in runs]
-    menus = [("a", "First run", choices, sides[0].run.key), ("b", "Second run", choices, sides[1].run.key)]
-    axes = ("Metric",) if of_models else ("First metric", "Second metric")
-    for name, title, side in zip("xy", axes, sides, strict=False):
-        menus.append((name, title, [(metric, label(side.run, metric)) for metric in side.metrics], side.metric))
-    return menus
 
 
 def _sentence(comparison: Comparison) -> str:

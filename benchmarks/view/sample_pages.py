@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..inputs.task_images import NoPicture, Picture
 from ..records.record import Record
 from ..running.planned_metrics import PlannedMetric, in_language, plan_metric
 from ..store.store import Store, parse_store
-from ..tables.pages.charts import Scatter, scatter
+from ..tables.pages.charts import scatter
 from ..tables.text import texts_of
 from .compare_pages import pair_address, place_in_comparison
 from .filters import METRICS_DISAGREE, MODELS_DISAGREE
@@ -192,32 +192,18 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         run=run,
         x=x,
         y=y,
-        x_label=label(run, x),
-        y_label=label(run, y),
-        choices=[(name, label(run, name)) for name in known],
+        labels={name: label(run, name) for name in known},
         drawing=drawn,
-        count=_point_count_text(drawn, label(run, x)),
         to=lambda sample: address("runs", key, "samples", sample),
         ids=samples.column("id").take(np.array([sample for sample, *_ in drawn.points], int)).to_pylist(),
-        far=[
-            (f"Ranked higher by {label(run, x)}", _far(run, samples, x, y, most_apart(by_x, by_y, _FAR))),
-            (f"Ranked higher by {label(run, y)}", _far(run, samples, x, y, most_apart(by_y, by_x, _FAR))),
-        ],
+        far=[(x, _far(run, samples, x, y, by_x, by_y)), (y, _far(run, samples, x, y, by_y, by_x))],
     )
 
 
-def _point_count_text(drawn: Scatter, x: str) -> str:
-    if not drawn.total:
-        return "No sample has both values."
-    count = f"{drawn.total:,} samples"
-    if len(drawn.points) < drawn.total:
-        count += f", of which {len(drawn.points):,} are drawn (random selection with a fixed seed)"
-    if drawn.spread:
-        count += f"; points have horizontal jitter, as many have the same {x}"
-    return count
-
-
-def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int]) -> list[dict[str, Any]]:
+def _far(
+    run: ShownRun, samples: RunSamples, x: str, y: str, better: np.ndarray, worse: np.ndarray
+) -> list[dict[str, Any]]:
+    far = most_apart(better, worse, _FAR)
     return [
         {
             "id": str(row["id"]),
