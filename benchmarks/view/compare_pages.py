@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import BenchError, DataError
-from ..comparing.comparison import CompareSettings, Comparison, Pair, compare_runs
+from ..comparing.comparison import CompareSettings, Comparison, compare_runs
 from ..statistics import Intervals
-from ..tables.pages.rendering import ends, number
+from ..tables.pages.rendering import number
 from .finding import ShownRun, comparable
 from .sample_list import label, shown_number, summary
 from .samples import RunSamples, relative_ranks, shared_rows
@@ -40,11 +40,8 @@ def _compared(
 
 def compare_page(site: Site, query: Mapping[str, str]) -> str:
     """Return the page that compares two runs."""
-    first, second = site.run(query.get("a", "")), site.run(query.get("b", ""))
-    if first.record.task != second.record.task:
-        raise NoSuchPageError("cannot compare runs of different tasks")
-    of_models = first.record.protocol.subject == "model"
-    sides = _sides(site, first, second, query, of_models)
+    pairs = _PairList.read(site, query)
+    sides, first, second = pairs.sides, *(side.run for side in pairs.sides)
     runs = tuple(dict.fromkeys((first.folder, second.folder)))
     metrics = tuple(dict.fromkeys(side.metric for side in sides))
     many = max(len(side.samples) for side in sides) >= MANY
@@ -52,7 +49,6 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         runs, (first.record.fingerprint, second.record.fingerprint), metrics, "influence" if many else "auto"
     )
     comparison = None if isinstance(verdict, BenchError) else verdict
-    pairs = _PairList.read(sides, query)
     sample = query.get("sample", "")
     at = pairs.place(first.key, int(sample)) if sample.isascii() and sample.isdigit() and len(sample) < 16 else 0
     page = site.page_of({"page": str((at or 0) // PAGE + 1), **query}, len(pairs.gaps), PAGE)
@@ -60,12 +56,10 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         "compare.html",
         a=sides[0],
         b=sides[1],
-        of_models=of_models,
         runs=[first, *comparable(first, site.runs.all()[0])],
         label=label,
         fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
-        sentence=_sentence(comparison) if comparison else "",
         listed=pairs,
         ahead=_ahead(*sides),
         count=_count_text(len(pairs.gaps), of_ranks=_of_ranks(*sides)),
@@ -88,8 +82,7 @@ def place_in_comparison(site: Site, key: str, sample: int, query: Mapping[str, s
     """
     if "b" not in query:
         return {}
-    runs = site.run(query.get("a", "")), site.run(query["b"])
-    pairs = _PairList.read(_sides(site, *runs, query, runs[0].record.protocol.subject == "model"), query)
+    pairs = _PairList.read(site, query)
     if (at := pairs.place(key, sample)) is None:
         return {}
     before, after = (pairs.sample_address(key, row) if 0 <= row < len(pairs.gaps) else "" for row in (at - 1, at + 1))
@@ -103,10 +96,12 @@ def pair_address(sample: int, **query: object) -> str:
     return address("compare", sample=sample, **query) + f"#sample-{sample}"
 
 
-def _sides(
-    site: Site, first: ShownRun, second: ShownRun, query: Mapping[str, str], of_models: bool
-) -> tuple[Side, Side]:
+def _sides(site: Site, query: Mapping[str, str]) -> tuple[Side, Side]:
     """Return the two sides: for captioners, one metric of both runs; else a metric of each run."""
+    first, second = site.run(query.get("a", "")), site.run(query.get("b", ""))
+    if first.record.task != second.record.task:
+        raise NoSuchPageError("cannot compare runs of different tasks")
+    of_models = first.record.protocol.subject == "model"
     runs, samples = (first, second), [site.runs.samples(run) for run in (first, second)]
     known, other = (
         [metric for metric in of_run.metrics if metric in run.record.made_by]
@@ -127,14 +122,8 @@ def _sides(
             raise NoSuchPageError(f"{run.name} has no metric '{metric}'", f"Available: {', '.join(metrics)}.")
         sides.append(Side(run, of_run, metric, metrics))
     # They are called by their models, their metrics, or else by the runs, whichever differ.
-    for names in (
-        [side.run.model for side in sides],
-        [side.label for side in sides],
-        [side.run.name for side in sides],
-        ["the first", "the second"],
-    ):
-        if names[0] != names[1]:
-            break
+    called = zip(*((side.run.model, side.label, side.run.name) for side in sides), strict=True)
+    names = next((pair for pair in called if pair[0] != pair[1]), ("the first", "the second"))
     first_side, second_side = (replace(side, name=name) for side, name in zip(sides, names, strict=True))
     return first_side, second_side
 
@@ -144,24 +133,6 @@ def _ahead(first: Side, second: Side) -> str:
     if _of_ranks(first, second):
         return "ranks higher"
     return "better" if first.run.record.has_direction(first.metric) else "has more"
-
-
-def _sentence(comparison: Comparison) -> str:
-    """Return the result of the test as a sentence."""
-    labels = {entry.name: entry.label for entry in comparison.compared}
-    pair: Pair = comparison.pairs[0]
-    decimals, scale, alpha = comparison.decimals, comparison.scale, comparison.settings.alpha
-    by = " of ".join(filter(None, [comparison.statistic_label, comparison.metric_label]))
-    difference = number(pair.value * scale, decimals)
-    interval = ends(pair.interval, scale, decimals)
-    certainty = "the difference cannot be tested"
-    if pair.p_holm is not None:
-        p = "p < 0.0001" if pair.p_holm < 0.0001 else f"p = {pair.p_holm:.4f}"
-        certainty = f"{'' if pair.p_holm < alpha else 'not '}significant at the {alpha:g} level ({p})"
-    return (
-        f"{labels[pair.first]} is ahead of {labels[pair.second]} by {difference} in {by}, "
-        f"{100 * (1 - alpha):g}% interval {interval}: {certainty}."
-    )
 
 
 def _count_text(count: int, *, of_ranks: bool) -> str:
@@ -248,8 +219,9 @@ class _PairList:
     gaps: np.ndarray
 
     @classmethod
-    def read(cls, sides: tuple[Side, Side], query: Mapping[str, str]) -> _PairList:
-        """Return the list of two sides of the same task, in the order of the query parameters."""
+    def read(cls, site: Site, query: Mapping[str, str]) -> _PairList:
+        """Return the list of the query parameters of a URL."""
+        sides = _sides(site, query)
         by: By = next((choice for choice in get_args(By) if choice == query.get("by")), "either")
         rows = shared_rows(*(side.samples for side in sides))
         values = np.column_stack([side.samples.numbers(side.metric)[rows[:, at]] for at, side in enumerate(sides)])
