@@ -165,7 +165,7 @@ class SoftSpice(GraphMetric):
         """Return the settings, and what parses, knows lemmas and encodes."""
         return {**super().fingerprint(), "both_ways": self.both_ways}
 
-    def explain(self, items: Items, context: Context) -> tuple[list[NearestPhrase], list[NearestPhrase]]:
+    def explain(self, items: Items, context: Context) -> list[list[NearestPhrase]]:
         """Return the phrases of the first item's candidate and of its references, each with the other side's nearest.
 
         Args:
@@ -173,14 +173,11 @@ class SoftSpice(GraphMetric):
             context: Cache and progress.
         """
         ((left, right, similarity),) = self._similarities([self._sides(items, context)[0][0]], context)
-        if not similarity.size:
-            return [], []
-        sides = ((left, right, similarity), (right, left, similarity.T))
-        mine, theirs = (
-            [(text, others[row.argmax()], float(row.max())) for text, row in zip(side, cosines, strict=True)]
-            for side, others, cosines in sides
-        )
-        return mine, theirs
+        # Without a phrase on one side there are no cosines.
+        return [
+            [(text, others[row.argmax()], float(row.max())) for text, row in zip(side, cosines, strict=False)]
+            for side, others, cosines in ((left, right, similarity), (right, left, similarity.T))
+        ]
 
     def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
         rows: list[_Row] = []
@@ -191,9 +188,7 @@ class SoftSpice(GraphMetric):
             rows.append((self._value(precision, recall) if similarity.size else 0.0, precision, recall))
         return rows
 
-    def _similarities(
-        self, pairs: Sequence[_Sides], context: Context
-    ) -> Iterator[tuple[list[str], list[str], np.ndarray]]:
+    def _similarities(self, pairs: Sequence[_Sides], context: Context) -> Iterator[_Similarity]:
         """Yield the phrases of both sides of each pair with their cosines, empty where a side has none."""
         of_pairs = [(phrases(candidate), phrases(references)) for candidate, references in pairs]
         vectors = self._vectors((phrase for pair in of_pairs for side in pair for phrase in side), context)
@@ -316,9 +311,7 @@ class FactualSpice(GraphMetric):
             *(("missing", None, fact) for number, fact in enumerate(right) if number not in taken),
         ]
 
-    def _matches(
-        self, candidate: frozenset[Fact], references: frozenset[Fact]
-    ) -> tuple[list[Merged], list[Merged], dict[int, tuple[int, str]]]:
+    def _matches(self, candidate: Set[Fact], references: Set[Fact]) -> tuple[list[Merged], list[Merged], Matches]:
         """Return the compared tuples of both sides, and their matches."""
         read = sorted if self.compare == "graphs" else tuples
         left, right = (
@@ -373,9 +366,7 @@ def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
     return groups
 
 
-def matches(
-    candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None
-) -> dict[int, tuple[int, str]]:
+def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None) -> Matches:
     """Return which tuples match one to one: those with all words in common first, then those of synonyms.
 
     Greedy in the given order: each of the candidate takes the first of the reference that is free.
@@ -384,11 +375,8 @@ def matches(
         candidate: The candidate's tuples.
         reference: The references' tuples.
         synonyms: As of :func:`merged`; None where synonyms do not match.
-
-    Returns:
-        Index of a tuple of the candidate to that of the reference, and ``equal`` or ``synonym``.
     """
-    matched: dict[int, tuple[int, str]] = {}
+    matched: Matches = {}
     free = dict(enumerate(reference))
     comparing: dict[str, Callable[[Words], Set[Any]]] = {"equal": frozenset}
     if synonyms is not None:
@@ -435,6 +423,10 @@ Fact = tuple[str, ...]
 """Its parts: an object; object and attribute; subject, relation (of one part or more) and object."""
 _Sides = tuple[frozenset[Fact], frozenset[Fact]]
 """Facts of a candidate, and of all its references."""
+Matches = dict[int, tuple[int, str]]
+"""Index of a tuple of the candidate to that of the reference, and ``equal`` or ``synonym``."""
+_Similarity = tuple[list[str], list[str], np.ndarray]
+"""Phrases of both sides, and their cosines, empty where a side has none."""
 NearestPhrase = tuple[str, str, float]
 """A phrase, the most similar one of the other side, and their cosine."""
 TupleMatch = tuple[str, Merged | None, Merged | None]

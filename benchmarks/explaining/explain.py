@@ -351,14 +351,13 @@ def _chair(metric: ChairI | ChairS, items: Items, scores: Scores, *_: object) ->
         by += [f"reference {at}" for at, named in enumerate(references, 1) if name in dict(named)]
         words = " ".join(texts[0][start:end])
         rows.append(MatchRow("present" if by else "hallucinated", (words, name, ", ".join(by))))
-    spans = [marked(texts[0], [(place, row.how) for (_, place), row in zip(candidate, rows, strict=True)])]
-    for words, named in zip(texts[1:], references, strict=True):
-        spans.append(marked(words, [(place, "present") for _, place in named]))
+    mine = marked(texts[0], [(place, row.how) for (_, place), row in zip(candidate, rows, strict=True)])
+    places = [[(place, "present") for _, place in named] for named in references]
     present = annotated.union(name for named in references for name, _ in named)
     facts = {"objects of the image": ", ".join(sorted(present)) or "none"}
     note = " of ".join(f"{scores.parts[part][0]:g} {part}" for part in ("hallucinated", "mentions"))
     tables = [ExplanationTable("objects", ("words", "object", "in the image by"), rows, note, numbers=0)]
-    yield ExplanationPart(spans[0], spans[1:], tables, facts)
+    yield ExplanationPart(mine, list(map(marked, texts[1:], places)), tables, facts)
 
 
 def _aloha(metric: Aloha, items: Items, _: Scores, context: Context, __: object) -> _Parts:

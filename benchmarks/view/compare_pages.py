@@ -122,7 +122,7 @@ def _sides(site: Site, query: Mapping[str, str]) -> tuple[Side, Side]:
             raise NoSuchPageError(f"{run.name} has no metric '{metric}'", f"Available: {', '.join(metrics)}.")
         sides.append(Side(run, of_run, metric, metrics))
     # They are called by their models, their metrics, or else by the runs, whichever differ.
-    called = zip(*((side.run.model, side.label, side.run.name) for side in sides), strict=True)
+    called = zip(*((side.run.model, label(side.run, side.metric), side.run.name) for side in sides), strict=True)
     names = next((pair for pair in called if pair[0] != pair[1]), ("the first", "the second"))
     first_side, second_side = (replace(side, name=name) for side, name in zip(sides, names, strict=True))
     return first_side, second_side
@@ -195,11 +195,6 @@ class Side:
     metric: str
     metrics: Sequence[str]
     name: str = ""
-
-    @property
-    def label(self) -> str:
-        """Label of the metric."""
-        return label(self.run, self.metric)
 
 
 @dataclass(frozen=True)

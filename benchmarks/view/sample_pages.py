@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -187,6 +187,7 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     drawn = scatter(samples.numbers(x), samples.numbers(y))
     # Higher is better.
     by_x, by_y = (samples.numbers(name) * (1 if run.record.higher_is_better(name) else -1) for name in (x, y))
+    far = {x: most_apart(by_x, by_y, _FAR), y: most_apart(by_y, by_x, _FAR)}
     return site.render(
         "scatter.html",
         run=run,
@@ -196,14 +197,11 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         drawing=drawn,
         to=lambda sample: address("runs", key, "samples", sample),
         ids=samples.column("id").take(np.array([sample for sample, *_ in drawn.points], int)).to_pylist(),
-        far=[(x, _far(run, samples, x, y, by_x, by_y)), (y, _far(run, samples, x, y, by_y, by_x))],
+        far=[(name, _far(run, samples, (x, y), rows)) for name, rows in far.items()],
     )
 
 
-def _far(
-    run: ShownRun, samples: RunSamples, x: str, y: str, better: np.ndarray, worse: np.ndarray
-) -> list[dict[str, Any]]:
-    far = most_apart(better, worse, _FAR)
+def _far(run: ShownRun, samples: RunSamples, axes: Sequence[str], far: Sequence[int]) -> list[dict[str, Any]]:
     return [
         {
             "id": str(row["id"]),
@@ -211,7 +209,7 @@ def _far(
             "text": next(iter(main_texts(row)), ""),
             "places": [
                 f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
-                for name in (x, y)
+                for name in axes
                 if (rank := samples.rank(name, sample))
             ],
         }
@@ -248,8 +246,7 @@ def explain(record: Record, metric: str, row: Mapping[str, Any], samples: RunSam
         raise MetricError("cannot explain: the sample has no score of this metric")
     if sum(map(len, (candidate, *references))) > _MOST_CHARACTERS:
         raise MetricError(f"cannot explain: caption and references have more than {_MOST_CHARACTERS:,} characters")
-    objects = row.get("objects")
-    named: dict[str, Any] = {} if objects is None else {"objects": [frozenset(objects)]}
+    named: dict[str, Any] = {} if row.get("objects") is None else {"objects": [frozenset(row["objects"])]}
     items = Items(["0"], [candidate], [tuple(references)], np.ones(1), **named)
     with _LOCK, Store(parse_store(None).file) as store:
         planned = _planned(record, metric, {"references", *named})

@@ -121,7 +121,6 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
         "heads": list(shown.values()),
         "numbers": len(heads),
         "runs": rows,
-        "notes": any(row["notes"] for row in rows),
         "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
     }
 
@@ -129,7 +128,7 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
 def run_page(site: Site, key: str) -> str:
     """Return the page of a run: results, failures, and runs that it can be compared with."""
     run = site.run(key)
-    record, protocol = run.record, run.record.protocol
+    record = run.record
     # Samples without texts do not tell which captions were empty.
     filters = {"failure": record.failures, "counted as empty": record.empty_count and record.samples == "full"}
     pages = {kind: address("runs", key, "samples", q=kind.split()[-1]) for kind, there in filters.items() if there}
@@ -140,7 +139,6 @@ def run_page(site: Site, key: str) -> str:
         kinds={} if record.samples == "none" else pages,
         to=None if record.samples == "none" else lambda sample: address("runs", key, "samples", q=_with_id(sample)),
         others=[(other.name, address("compare", a=key, b=other.key)) for other in comparable(run, site.runs.all()[0])],
-        alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
     )
 
 
