@@ -3,9 +3,9 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -187,6 +187,9 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     drawn = scatter(samples.numbers(x), samples.numbers(y))
     # Higher is better.
     by_x, by_y = (samples.numbers(name) * (1 if run.record.higher_is_better(name) else -1) for name in (x, y))
+    # A sample of two metrics has its place in their comparison.
+    pair, metrics = {"a": key, "b": key, "x": x, "y": y}, run.record.made_by.keys()
+    of_metrics = run.record.protocol.subject == "metric" and {x, y} <= metrics
     far = {x: most_apart(by_x, by_y, _FAR), y: most_apart(by_y, by_x, _FAR)}
     return site.render(
         "scatter.html",
@@ -195,26 +198,20 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         y=y,
         labels={name: label(run, name) for name in known},
         drawing=drawn,
-        to=lambda sample: address("runs", key, "samples", sample),
+        to=partial(address, "runs", key, "samples", **(pair if of_metrics and x != y else {})),
         ids=samples.column("id").take(np.array([sample for sample, *_ in drawn.points], int)).to_pylist(),
-        far=[(name, _far(run, samples, (x, y), rows)) for name, rows in far.items()],
+        far=[(name, list(_far(run, samples, (x, y), rows))) for name, rows in far.items()],
     )
 
 
-def _far(run: ShownRun, samples: RunSamples, axes: Sequence[str], far: Sequence[int]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": str(row["id"]),
-            "to": address("runs", run.key, "samples", sample),
-            "text": next(iter(main_texts(row)), ""),
-            "places": [
-                f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
-                for name in axes
-                if (rank := samples.rank(name, sample))
-            ],
-        }
-        for sample, row in zip(far, samples.rows(far), strict=True)
-    ]
+def _far(run: ShownRun, samples: RunSamples, axes: Sequence[str], far: Sequence[int]) -> Iterator[dict[str, Any]]:
+    for sample, row in zip(far, samples.rows(far), strict=True):
+        places = [
+            f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
+            for name in axes
+            if (rank := samples.rank(name, sample))
+        ]
+        yield {"id": str(row["id"]), "sample": sample, "text": next(iter(main_texts(row)), ""), "places": places}
 
 
 _SAME = 1e-6

@@ -136,9 +136,8 @@ def test_tuples_of_spice_are_matched_one_to_one_and_phrases_of_soft_spice_have_t
     assert rows_of(same.parts[0], 0)[-1] == "missing  hat" and same.value == 0
     soft, _ = explained(f"soft_spice[{settings},encoder={find_minilm()}]", items)
     (part,) = soft.parts
-    assert [len(table.rows) for table in part.tables] == [4, 3]
+    assert [len(table.rows) for table in part.tables] == [4, 3] and rows_of(part, 0)[-1] == "equal dog dog 1.0000"
     assert np.mean([float(row.cells[2]) for row in part.tables[0].rows]) == pytest.approx(soft.value, abs=1e-4)
-    assert rows_of(part, 0)[-1] == "equal dog dog 1.0000"
 
 
 def test_objects_of_chair_are_marked_where_the_caption_names_them(tmp_path, monkeypatch) -> None:

@@ -206,8 +206,7 @@ def test_ties_what_cannot_be_told_and_what_is_no_choice(choices: Any) -> None:
 @pytest.mark.parametrize("captions", [{}, {"captions": ""}, {"captions": "another"}])
 def test_an_answer_that_does_not_name_its_captions_is_refused(choices: Any, captions: dict[str, str]) -> None:
     answer = choices.post("/raters/ann/answers", data={"number": "0", "choice": "0", **captions})
-    assert answer.status_code == 409
-    assert "The answer is not saved, as it does not name these captions" in answer.text
+    assert answer.status_code == 409 and "not saved, as it does not name these captions" in answer.text
     assert choices.session.answers("ann").current == {}
 
 

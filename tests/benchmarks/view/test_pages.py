@@ -95,16 +95,18 @@ def test_a_list_of_800_runs_is_searched_newest_first_and_a_small_page(tmp_path: 
     for table in page.split("<tbody>")[1:]:
         began = re.findall(r"<small>(\d[^<]+) UTC", table)
         assert len(began) == 40 and began == sorted(began, reverse=True)
-    found = index_page(site, {"q": "Model-31 task_07 METEOR"})
-    assert re.findall(r'<a href="/runs/[^"]+">([^<]+)', found) == ["model-31"] and "1 run of 1 task matching" in found
+    searched = index_page(site, {"q": "Model-31 task_07 METEOR"})
+    assert (
+        re.findall(r'<a href="/runs/[^"]+">([^<]+)', searched) == ["model-31"]
+        and "1 run of 1 task matching" in searched
+    )
 
 
 def test_about_this_run_has_what_decides_the_numbers_and_what_they_cost(client: Any, viewed: Viewed) -> None:
     record, page = viewed.first.record, client.get(f"/runs/{viewed.first.key}/about").text
     sections = page.partition("<main")[2].split("</h2>")
-    assert [section.rpartition(">")[2] for section in sections[:-1]] == [
-        "Model", "Settings", "Protocol", "Metrics", "Cost", "Software and machine",
-    ]  # fmt: skip
+    titles = " ".join(section.rpartition(">")[2] for section in sections[:-1])
+    assert titles == "Model Settings Protocol Metrics Cost Software and machine"
     model, settings, protocol, metrics, cost, software = (
         dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", section)) for section in sections[1:]
     )
@@ -275,6 +277,8 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     ids = RunSamples(viewed.rated.folder, viewed.rated.record).column("id").to_pylist()
     assert drawn == dict(enumerate(ids))
     assert f"{ROWS} samples; points have horizontal jitter" in text_of(answer)
+    of_metrics = client.get(f"/runs/{viewed.rated.key}/scatter", params={"x": "length", "y": METRIC}).text
+    assert len(re.findall(r'/samples/\d+\?a=[^"]+&amp;x=length&amp;y=', of_metrics)) > ROWS
     page = text_of(answer)
     assert "ROUGE-L against human rating" in page
     assert "Ranked higher by human rating" in page
