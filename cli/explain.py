@@ -1,6 +1,7 @@
 """``bench explain``: how a metric came to the score of a caption.
 
-It explains ALOHa, BERTScore, BLEU, CAPTURE, CIDEr, CLIP-F1 (with precision and recall), DCScore, METEOR and ROUGE-L.
+It explains ALOHa, BERTScore, BLEU, CAPTURE, CHAIR, CIDEr, CLIP-F1 (with precision and recall), DCScore, METEOR,
+ROUGE-L, SPICE (FACTUAL) and soft-SPICE.
 
 examples:
   bench explain --candidate "A red car on a road." --reference "An automobile drives down the street."

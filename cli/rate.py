@@ -120,7 +120,7 @@ def _report(session: Session, options: argparse.Namespace) -> None:
     written = write_task(session, ratings)
     print(report(session, ratings, options.interval, options.format))
     if written is None:
-        tell("no ratings yet: no task is written")
+        tell(f"{'no rater could judge' if ratings else 'no ratings yet'}: no task is written")
         return
     path, rows, unsaid = written
     if unsaid:

@@ -49,7 +49,7 @@ class _Chair(Metric):
 
     def check(self) -> None:
         """Raise if the table of synonyms is missing, or is another one."""
-        self._table()
+        self.table()
 
     def resources(self) -> Sequence[Resource]:
         """Return what ``bench fetch`` fetches for it."""
@@ -57,14 +57,19 @@ class _Chair(Metric):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return which table finds the objects."""
-        return {**super().fingerprint(), "synonyms": self._table().digest}
+        return {**super().fingerprint(), "synonyms": self.table().digest}
 
-    def _table(self) -> SynonymTable:
+    def table(self) -> SynonymTable:
+        """Return the table, read anew.
+
+        Raises:
+            MetricError: It is missing, or is another one.
+        """
         return read_table(find_table(self._synonyms))
 
     def _count(self, items: Items) -> tuple[dict[str, np.ndarray], dict[int, str]]:
         """Return the parts, and item index to why it could not be counted."""
-        table = self._table()
+        table = self.table()
         known = items.memo.get(f"chair {table.digest}")
         if known is None:
             known = items.memo[f"chair {table.digest}"] = count(items, table)
@@ -174,12 +179,18 @@ class SynonymTable:
         Args:
             caption: The caption, not preprocessed.
         """
-        words = [singular(word) for word in tokens(caption.lower())]
-        words = list(_with_double_words(words))
-        if "toilet" in words:
-            # "the seat of the toilet" is no chair.
-            words = [word for word in words if word != "seat"]
-        return [self.objects[word] for word in words if word in self.objects]
+        return [name for name, _ in self.places(tokens(caption.lower()))]
+
+    def places(self, words: Sequence[str]) -> list[tuple[str, tuple[int, int]]]:
+        """Return mentioned objects, each with the places of its first word and of the one after its last.
+
+        Args:
+            words: Tokens of a caption in lower case.
+        """
+        named = list(_with_double_words(list(map(singular, words))))
+        # "the seat of the toilet" is no chair.
+        passed = {"seat"} if any(word == "toilet" for word, _ in named) else set[str]()
+        return [(self.objects[word], place) for word, place in named if word in self.objects and word not in passed]
 
 
 def find_table(path: str | None = None) -> Path:
@@ -258,10 +269,10 @@ def singular(word: str) -> str:
     return word
 
 
-def _with_double_words(words: list[str]) -> Iterator[str]:
-    """Yield the words, two that belong together as one."""
+def _with_double_words(words: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the words with their places, two that belong together as one."""
     at = 0
     while at < len(words):
         double = _DOUBLE_WORDS.get(" ".join(words[at : at + 2]))
-        yield double or words[at]
-        at += 2 if double else 1
+        start, at = at, at + (2 if double else 1)
+        yield double or words[start], (start, at)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zipfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from itertools import starmap
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -65,6 +66,19 @@ class GraphMetric(ParsedMetric):
         Raises:
             MetricError: The parser, or a resource of the comparison, cannot be used.
         """
+        pairs, failures = self._sides(items, context)
+        columns = {name: np.full(len(items), np.nan) for name in ("value", "precision", "recall")}
+        usable = list(pairs)
+        for start in range(0, len(usable), _ITEMS_A_PIECE):
+            piece = usable[start : start + _ITEMS_A_PIECE]
+            rows = self._compare([pairs[item] for item in piece], context)
+            for column, numbers in zip(columns.values(), zip(*rows, strict=True), strict=True):
+                column[piece] = numbers
+        values = columns.pop("value")
+        return Scores(values=values, parts=columns, failures=failures)
+
+    def _sides(self, items: Items, context: Context) -> tuple[dict[int, _Sides], dict[int, str]]:
+        """Return the facts of items, and why others have none, by index."""
         reference_sets, set_of_item = items.reference_sets
         of_text, of_set = read_items(self._parser, items.candidates, reference_sets, self._facts, context)
         failures = {item: "item has no reference" for item, texts in enumerate(items.references) if not texts}
@@ -77,15 +91,7 @@ class GraphMetric(ParsedMetric):
                 failures[item] = references
             elif item not in failures:
                 pairs[item] = frozenset(candidate), frozenset(references)
-        columns = {name: np.full(len(items), np.nan) for name in ("value", "precision", "recall")}
-        usable = list(pairs)
-        for start in range(0, len(usable), _ITEMS_A_PIECE):
-            piece = usable[start : start + _ITEMS_A_PIECE]
-            rows = self._compare([pairs[item] for item in piece], context)
-            for column, numbers in zip(columns.values(), zip(*rows, strict=True), strict=True):
-                column[piece] = numbers
-        values = columns.pop("value")
-        return Scores(values=values, parts=columns, failures=failures)
+        return pairs, failures
 
     @abstractmethod
     def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
@@ -159,18 +165,36 @@ class SoftSpice(GraphMetric):
         """Return the settings, and what parses, knows lemmas and encodes."""
         return {**super().fingerprint(), "both_ways": self.both_ways}
 
+    def explain(self, items: Items, context: Context) -> list[list[NearestPhrase]]:
+        """Return the phrases of the first item's candidate and of its references, each with the other side's nearest.
+
+        Args:
+            items: The caption, which has a score.
+            context: Cache and progress.
+        """
+        ((left, right, similarity),) = self._similarities([self._sides(items, context)[0][0]], context)
+        # Without a phrase on one side there are no cosines.
+        return [
+            [(text, others[row.argmax()], float(row.max())) for text, row in zip(side, cosines, strict=False)]
+            for side, others, cosines in ((left, right, similarity), (right, left, similarity.T))
+        ]
+
     def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
+        rows: list[_Row] = []
+        for _, _, similarity in self._similarities(pairs, context):
+            precision, recall = (
+                float(similarity.max(axis=axis).mean(dtype=np.float64)) if similarity.size else 0.0 for axis in (1, 0)
+            )
+            rows.append((self._value(precision, recall) if similarity.size else 0.0, precision, recall))
+        return rows
+
+    def _similarities(self, pairs: Sequence[_Sides], context: Context) -> Iterator[_Similarity]:
+        """Yield the phrases of both sides of each pair with their cosines, empty where a side has none."""
         of_pairs = [(phrases(candidate), phrases(references)) for candidate, references in pairs]
         vectors = self._vectors((phrase for pair in of_pairs for side in pair for phrase in side), context)
-        rows: list[_Row] = []
-        for left, right in of_pairs:
-            if not left or not right:
-                rows.append((0.0, 0.0, 0.0))
-                continue
-            similarity = np.stack([vectors[text] for text in left]) @ np.stack([vectors[text] for text in right]).T
-            precision, recall = (float(similarity.max(axis=axis).mean(dtype=np.float64)) for axis in (1, 0))
-            rows.append((self._value(precision, recall), precision, recall))
-        return rows
+        for pair in of_pairs:
+            left, right = (np.array([vectors[text] for text in side]) for side in pair)
+            yield *pair, left @ right.T if left.size and right.size else np.zeros((0, 0))
 
     def _value(self, precision: float, recall: float) -> float:
         if not self.both_ways:
@@ -268,17 +292,33 @@ class FactualSpice(GraphMetric):
         }
 
     def _compare(self, pairs: Sequence[_Sides], context: Context) -> list[_Row]:
-        return [self._row(*pair) for pair in pairs]
-
-    def _row(self, candidate: frozenset[Fact], references: frozenset[Fact]) -> tuple[float, float, float]:
         if self.compare == "graphs":
-            same = float(bool(candidate) and candidate == references)
-            return same, same, same
+            return [(float(bool(candidate) and candidate == references),) * 3 for candidate, references in pairs]
+        return [_f1(len(matched), len(left), len(right)) for left, right, matched in starmap(self._matches, pairs)]
+
+    def explain(self, items: Items, context: Context) -> list[TupleMatch]:
+        """Return the tuples of the first item: matched ones, then those of the candidate and of the references alone.
+
+        Args:
+            items: The caption, which has a score.
+            context: Cache and progress.
+        """
+        left, right, matched = self._matches(*self._sides(items, context)[0][0])
+        taken = {place for place, _ in matched.values()}
+        return [
+            *((how, left[number], right[place]) for number, (place, how) in sorted(matched.items())),
+            *(("unmatched", fact, None) for number, fact in enumerate(left) if number not in matched),
+            *(("missing", None, fact) for number, fact in enumerate(right) if number not in taken),
+        ]
+
+    def _matches(self, candidate: Set[Fact], references: Set[Fact]) -> tuple[list[Merged], list[Merged], Matches]:
+        """Return the compared tuples of both sides, and their matches."""
+        read = sorted if self.compare == "graphs" else tuples
         left, right = (
-            merged(tuples(facts), synonym_sets) if self._merges else [[{word} for word in row] for row in tuples(facts)]
+            merged(read(facts), synonym_sets) if self._merges else [[{word} for word in row] for row in read(facts)]
             for facts in (candidate, references)
         )
-        return _f1(matches(left, right, synonym_sets if self.synonyms else None), len(left), len(right))
+        return left, right, matches(left, right, synonym_sets if self._matches_synonyms else None)
 
 
 def _f1(matched: int, candidates: int, references: int) -> tuple[float, float, float]:
@@ -326,8 +366,8 @@ def merged(facts: Sequence[Fact], synonyms: Synonyms) -> list[Merged]:
     return groups
 
 
-def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None) -> int:
-    """Return how many tuples match one to one: those with all words in common first, then those of synonyms.
+def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: Synonyms | None) -> Matches:
+    """Return which tuples match one to one: those with all words in common first, then those of synonyms.
 
     Greedy in the given order: each of the candidate takes the first of the reference that is free.
 
@@ -336,24 +376,18 @@ def matches(candidate: Sequence[Merged], reference: Sequence[Merged], synonyms: 
         reference: The references' tuples.
         synonyms: As of :func:`merged`; None where synonyms do not match.
     """
-    left, free = _unmatched(candidate, reference, frozenset)
+    matched: Matches = {}
+    free = dict(enumerate(reference))
+    comparing: dict[str, Callable[[Words], Set[Any]]] = {"equal": frozenset}
     if synonyms is not None:
-        left, _ = _unmatched(left, free, partial(_sets, synonyms=synonyms))
-    return len(candidate) - len(left)
-
-
-def _unmatched(
-    candidate: Iterable[Merged], reference: Iterable[Merged], sets_of: Callable[[Words], Set[Any]]
-) -> tuple[list[Merged], list[Merged]]:
-    """Return the tuples of both sides that are left where each of the candidate takes the first that it matches."""
-    left, free = list[Merged](), list(reference)
-    for fact in candidate:
-        place = next((number for number, other in enumerate(free) if _match(fact, other, sets_of)), None)
-        if place is None:
-            left.append(fact)
-        else:
-            del free[place]
-    return left, free
+        comparing["synonym"] = partial(_sets, synonyms=synonyms)
+    for how, sets_of in comparing.items():
+        for number, fact in enumerate(candidate):
+            places = (place for place, other in free.items() if _match(fact, other, sets_of))
+            if number not in matched and (place := next(places, None)) is not None:
+                matched[number] = place, how
+                del free[place]
+    return matched
 
 
 def _grouped(named: Iterable[Words], synonyms: Synonyms, known: list[Words] | None = None) -> list[Words]:
@@ -389,6 +423,14 @@ Fact = tuple[str, ...]
 """Its parts: an object; object and attribute; subject, relation (of one part or more) and object."""
 _Sides = tuple[frozenset[Fact], frozenset[Fact]]
 """Facts of a candidate, and of all its references."""
+Matches = dict[int, tuple[int, str]]
+"""Index of a tuple of the candidate to that of the reference, and ``equal`` or ``synonym``."""
+_Similarity = tuple[list[str], list[str], np.ndarray]
+"""Phrases of both sides, and their cosines, empty where a side has none."""
+NearestPhrase = tuple[str, str, float]
+"""A phrase, the most similar one of the other side, and their cosine."""
+TupleMatch = tuple[str, Merged | None, Merged | None]
+"""How a tuple matches (``equal``, ``synonym``, ``unmatched``, ``missing``), the candidate's and the references'."""
 _Row = tuple[float, float, float]
 """Value, precision and recall."""
 

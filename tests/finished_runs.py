@@ -43,16 +43,10 @@ def make_record(
     keys = {key: key.split(".") for key in values}
     metrics = dict.fromkeys(parts[0] for parts in keys.values())
     config = {
-        "model": "hf" if model else None,
-        "model_args": take("model_args", {}),
-        "encoder": encoder,
-        "encoder_args": {},
-        "judge": None,
-        "judge_args": {},
-        "limit": take("limit", None),
-        "generation_kwargs": take("generation_kwargs", {}),
-        "level": 0.95,
-    }
+        "model": "hf" if model else None, "model_args": take("model_args", {}), "encoder": encoder, "encoder_args": {},
+        "judge": None, "judge_args": {}, "limit": take("limit", None),
+        "generation_kwargs": take("generation_kwargs", {}), "level": 0.95,
+    }  # fmt: skip
     parts = {
         "task": {
             "name": task,

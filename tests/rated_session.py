@@ -69,16 +69,11 @@ def begin_session(
     items, failures = collect(task, path, DataLocations(), captioners, subset=False)
     images = TaskImages(task, path, DataLocations())
     fields = {
-        "task": "photos",
-        "version": "1.0",
-        "questions": questions_of(**{"aspects": aspects, "better": better, **(form or {})}),
-        "systems": tuple(systems),
-        "captions": tuple(captioner.fingerprint()["sha256"] for captioner in captioners),
-        "seed": 1,
-        "sample": None,
-        "subset": False,
-        "references": False,
-    }
+        "task": "photos", "version": "1.0",
+        "questions": questions_of(**{"aspects": aspects, "better": better, **(form or {})}), "systems": tuple(systems),
+        "captions": tuple(captioner.fingerprint()["sha256"] for captioner in captioners), "seed": 1, "sample": None,
+        "subset": False, "references": False,
+    }  # fmt: skip
     session = begin(
         folder / name, Design(**{**fields, **design}), items, lambda item: images.read(item.id, item.image), failures
     )

@@ -11,13 +11,9 @@ import capbench
 from capbench.benchmarks.records.task_run import TaskRun
 
 TASK = {
-    **AGREEMENT,
-    "task": "rated",
-    "doc_to_id": "id",
-    "doc_to_human": "ratings",
-    "metric_list": ["length"],
+    **AGREEMENT, "task": "rated", "doc_to_id": "id", "doc_to_human": "ratings", "metric_list": ["length"],
     "statistics": ["kendall_b", "kendall_c"],
-}
+}  # fmt: skip
 
 UNRATED = dict.fromkeys(("doc_to_candidate", "doc_to_human", "doc_to_target", "statistics"))
 """Keys that choices between captions do not have."""

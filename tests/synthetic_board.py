@@ -27,11 +27,9 @@ from capbench.benchmarks.leaderboard.board import (
 from capbench.benchmarks.records.record import Record
 
 HOSTILE = (
-    "<img src=x onerror=\"window.ran='image'\">",
-    "</script><script>window.ran='script'</script>",
-    "\"><svg onload=window.ran='svg'> & 'quoted'\u2028",
-    "</title></style><style>body{display:none}</style>",
-)
+    "<img src=x onerror=\"window.ran='image'\">", "</script><script>window.ran='script'</script>",
+    "\"><svg onload=window.ran='svg'> & 'quoted'\u2028", "</title></style><style>body{display:none}</style>",
+)  # fmt: skip
 """Texts that would run or break something if they were put into a page as markup."""
 
 METRICS = ("bleu_4", "rouge_l", "meteor", "cider", "clip_s", HOSTILE[0])

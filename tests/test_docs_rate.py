@@ -27,7 +27,8 @@ def rated_by(app: Any, address: str, rater: str, start: int) -> None:
         number = 0
         while 'id="answer"' in page:
             names = dict.fromkeys(re.findall(r'type="radio" name="(\w+)"', page))
-            said = {name: str((start + number) % 2 + (name != "choice")) for name in names}
+            said = dict(re.findall(r'type="hidden" name="(captions)" value="(\w+)"', page))
+            said |= {name: str((start + number) % 2 + (name != "choice")) for name in names}
             page = client.post(f"/raters/{rater}/answers", data={"number": str(number), **said}).text
             number += 1
         assert f"all {number} answers are saved" in page

@@ -37,15 +37,10 @@ _CAPTIONED: dict[str, Any] = {
     ],
 }
 _RATED = {
-    **{key: value for key, value in _CAPTIONED.items() if key != "doc_to_text"},
-    "task": "rated",
-    "task_alias": "Rated",
-    "output_type": "agreement",
-    "doc_to_candidate": "candidate",
-    "doc_to_human": "ratings",
-    "statistics": ["kendall_b"],
+    **{key: value for key, value in _CAPTIONED.items() if key != "doc_to_text"}, "task": "rated", "task_alias": "Rated",
+    "output_type": "agreement", "doc_to_candidate": "candidate", "doc_to_human": "ratings", "statistics": ["kendall_b"],
     "metric_list": ["length", {"metric": "rouge_l", "name": METRIC}],
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -119,12 +114,10 @@ def _id(row: int) -> str:
 def _row(row: int) -> dict[str, Any]:
     named = {1: "../../secret.jpg", 2: "link.jpg", 3: "text.jpg", 4: "missing.jpg"}
     return {
-        "id": _id(row),
-        "image": named.get(row, f"{row % 6}.jpg"),
-        "references": [caption(row + 1), HOSTILE[row % 4] + " a circle"],
-        "candidate": caption(row),
+        "id": _id(row), "image": named.get(row, f"{row % 6}.jpg"),
+        "references": [caption(row + 1), HOSTILE[row % 4] + " a circle"], "candidate": caption(row),
         "ratings": [row % 4 + 1, (row + 1) % 4 + 1],
-    }
+    }  # fmt: skip
 
 
 def _write(path: Path, row_of: Callable[[int], dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from ...metrics.bertscore import BertScore
 from ...metrics.bleu import Bleu, bleu
 from ...metrics.capture.matching import KINDS, Element, KindScore
 from ...metrics.capture.metric import Capture
+from ...metrics.chair import ChairI, ChairS, tokens
 from ...metrics.cider import Cider, WeightedNGram
 from ...metrics.clip_f1 import ClipF1
 from ...metrics.dcscore import PARTS, CaptionFact, DcScore, trial
+from ...metrics.graph_spice import FactualSpice, SoftSpice
 from ...metrics.meteor import metric as meteor
 from ...metrics.rouge_l import RougeL, f_measure, precision_and_recall
 from ...metrics.words.ngrams import MAX_ORDER
@@ -200,15 +203,15 @@ def _cider(metric: Cider, items: Items, _: Scores, __: Context, state: State | N
         yield ExplanationPart(_words(candidate, hows), [_words(reference, hows)], tables, facts, sum(by_order))
 
 
-# --- BERTScore, CLIP-F1
+# --- BERTScore, CLIP-F1, soft-SPICE
 
 
 def _bertscore(metric: BertScore, items: Items, *_: object) -> _Parts:
     for numbers, *sides in metric.explain(items.candidates[0], items.references[0]):
         tables, spans = list[ExplanationTable](), list[list[TextSpan]]()
-        for side, tokens in zip(_SIDES, sides, strict=True):
-            rows = [MatchRow("equal" if a == b else "similar", (a, b, f"{cosine:.4f}")) for a, b, cosine in tokens]
-            spans.append(marked([a for a, *_ in tokens], [((at, at + 1), row.how) for at, row in enumerate(rows)]))
+        for side, matched in zip(_SIDES, sides, strict=True):
+            rows = [MatchRow("equal" if a == b else "similar", (a, b, f"{cosine:.4f}")) for a, b, cosine in matched]
+            spans.append(marked([a for a, *_ in matched], [((at, at + 1), row.how) for at, row in enumerate(rows)]))
             rows.sort(key=lambda row: float(row.cells[2]))
             note = f"{len(rows)}, the lowest cosine first" + f"; the {_MOST} lowest and highest" * (
                 len(rows) > 2 * _MOST
@@ -219,14 +222,19 @@ def _bertscore(metric: BertScore, items: Items, *_: object) -> _Parts:
         yield ExplanationPart(spans[0], spans[1:], tables, facts, numbers[metric.of])
 
 
-def _clip_parts(metric: ClipF1, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
+def _nearest(metric: ClipF1 | SoftSpice, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
+    """Yield a table a side: parts with the nearest of the other side and numbers, by the last of them."""
+    phrases = "phrases of the candidate", "phrases of the references"
+    titles, heads = ("phrases", "regions"), ("part", "nearest", "cosine", "represented")
+    titles, heads = (phrases, heads[:3]) if isinstance(metric, SoftSpice) else (titles, heads)
     tables: list[ExplanationTable] = []
-    sides = {"phrases": "precision", "regions": "recall"}.items()
-    for (title, mean), parts in zip(sides, metric.explain(items, context), strict=True):
-        ordered = sorted(parts, key=lambda part: part[3])
-        rows = [MatchRow("similar", (a, b, f"{cosine:.4f}", f"{share:.4f}")) for a, b, cosine, share in ordered]
+    for title, mean, parts in zip(titles, ("precision", "recall"), metric.explain(items, context), strict=True):
+        ordered = sorted(parts, key=itemgetter(-1))
+        rows = [
+            MatchRow("equal" if a == b else "similar", (a, b, *map("{:.4f}".format, row))) for a, b, *row in ordered
+        ]
         note = f"{mean} {scores.parts[mean][0]:.4f}, the mean of {len(rows)}"
-        tables.append(ExplanationTable(title, ("part", "nearest", "cosine", "represented"), rows, note, numbers=2))
+        tables.append(ExplanationTable(title, heads, rows, note, numbers=len(heads) - 2))
     yield _plain(items, *tables)
 
 
@@ -312,7 +320,44 @@ def _forms(word: str) -> str:
     return f"({re.escape(word)}(?:e?s)?)"
 
 
-# --- ALOHa, DCScore
+# --- SPICE
+
+
+def _spice(metric: FactualSpice, items: Items, scores: Scores, context: Context, _: object) -> _Parts:
+    rows, hows = list[MatchRow](), (dict[str, str](), dict[str, str]())
+    # A word that is an attribute and an object is marked as an object.
+    matched = metric.explain(items, context)
+    for how, *sides in sorted(matched, key=lambda match: -len(match[1] or match[2] or ())):
+        for fact, words in zip(sides, hows, strict=True):
+            words.update(dict.fromkeys(fact[-1] if fact and len(fact) < 3 else (), how))
+    for how, *sides in matched:
+        rows.append(MatchRow(how, [" – ".join("/".join(sorted(words)) for words in fact or ()) for fact in sides]))
+    note = ", ".join(f"{name} {scores.parts[name][0]:.4f}" for name in ("precision", "recall"))
+    table = ExplanationTable("tuples", _SIDES, rows, note, numbers=0)
+    references = [_named(text, hows[1]) for text in items.references[0]]
+    yield ExplanationPart(_named(items.candidates[0], hows[0]), references, [table])
+
+
+# --- CHAIR, ALOHa, DCScore
+
+
+def _chair(metric: ChairI | ChairS, items: Items, scores: Scores, *_: object) -> _Parts:
+    table, marked_objects, rows = metric.table(), items.objects[0], list[MatchRow]()
+    texts = [tokens(text.lower()) for text in (items.candidates[0], *items.references[0])]
+    candidate, *references = map(table.places, texts)
+    annotated = {table.objects[name] for name in marked_objects}
+    for name, (start, end) in candidate:
+        by = ["annotators"] * (name in annotated)
+        by += [f"reference {at}" for at, named in enumerate(references, 1) if name in dict(named)]
+        words = " ".join(texts[0][start:end])
+        rows.append(MatchRow("present" if by else "hallucinated", (words, name, ", ".join(by))))
+    mine = marked(texts[0], [(place, row.how) for (_, place), row in zip(candidate, rows, strict=True)])
+    places = [[(place, "present") for _, place in named] for named in references]
+    present = annotated.union(name for named in references for name, _ in named)
+    facts = {"objects of the image": ", ".join(sorted(present)) or "none"}
+    note = " of ".join(f"{scores.parts[part][0]:g} {part}" for part in ("hallucinated", "mentions"))
+    tables = [ExplanationTable("objects", ("words", "object", "in the image by"), rows, note, numbers=0)]
+    yield ExplanationPart(mine, list(map(marked, texts[1:], places)), tables, facts)
 
 
 def _aloha(metric: Aloha, items: Items, _: Scores, context: Context, __: object) -> _Parts:
@@ -360,7 +405,8 @@ def _fact(place: int, fact: CaptionFact, answers: Sequence[bool], verdicts: tupl
 
 EXPLAINERS: Mapping[str, Callable[..., _Parts]] = {
     "aloha": _aloha, "bertscore": _bertscore, **{f"bleu_{order}": _bleu for order in range(1, MAX_ORDER + 1)},
-    "capture": _capture, "cider": _cider, "dcscore": _dcscore, "meteor": _meteor, "rouge_l": _rouge_l,
-    **dict.fromkeys(("clip_f1", "clip_precision", "clip_recall"), _clip_parts),
+    "capture": _capture, "chair_i": _chair, "chair_s": _chair, "cider": _cider, "dcscore": _dcscore,
+    "factual_spice": _spice, "meteor": _meteor, "rouge_l": _rouge_l, "soft_spice": _nearest,
+    **dict.fromkeys(("clip_f1", "clip_precision", "clip_recall"), _nearest),
 }  # fmt: skip
 """Registered name of a metric to what explains it."""

@@ -114,8 +114,8 @@ _SIGNS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("equal", "exact"), ("=", "32")),
     **dict.fromkeys(("stem", "synonym"), ("≈", "36")),
     **dict.fromkeys(("similar", "paraphrase", "clipped", "divided"), ("~", "33")),
-    **dict.fromkeys(("unmatched", "false", "missing"), ("✗", "31")),
-    **dict.fromkeys(("true", "had"), ("✓", "32")),
+    **dict.fromkeys(("unmatched", "false", "missing", "hallucinated"), ("✗", "31")),
+    **dict.fromkeys(("true", "had", "present"), ("✓", "32")),
     "left out": ("·", "2"),
 }
 """Sign and ANSI colour code of a kind of match."""

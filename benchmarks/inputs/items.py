@@ -195,7 +195,11 @@ item_key = itemgetter(slice(1, -1))
 def caption_columns(samples: Sequence[CaptionRow]) -> dict[str, Sequence[Any]]:
     """Return the columns of rows that are single captions."""
     names = ("id", "image", "candidate", "references")
-    return {name: list(map(attrgetter(name), samples)) for name in names}
+    columns: dict[str, Sequence[Any]] = {name: list(map(attrgetter(name), samples)) for name in names}
+    # A task names the objects of all images, or of none.
+    if samples and samples[0].objects is not None:
+        columns["objects"] = list(map(sorted, map(attrgetter("objects"), samples)))
+    return columns
 
 
 def numbers_of(values: Iterable[Any]) -> np.ndarray:

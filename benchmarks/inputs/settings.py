@@ -26,7 +26,7 @@ NAMING_COLUMNS = ("id", "image", "system", "category", "failure")
 COLUMNS: Mapping[str, ColumnType] = {
     **dict.fromkeys(NAMING_COLUMNS, "text"),
     "candidate": "text",
-    **dict.fromkeys(("references", "candidates", "negatives"), "texts"),
+    **dict.fromkeys(("references", "objects", "candidates", "negatives"), "texts"),
     **dict.fromkeys(("ratings", "shares", "scores"), "numbers"),
     "influence": "number",
     "systems": "texts",

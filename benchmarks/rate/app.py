@@ -23,12 +23,16 @@ from .session import RatingQueue, rater_name
 _WORD = re.compile(r"\S+")
 _LONGEST_BODY = 16_384
 _KEPT = "This page already has an answer; the first one is kept."
-_OTHERS = "The answer is not saved: since the server was restarted, it asks about these captions."
+_OTHERS = "The answer is not saved, as it does not name these captions (was the server restarted?). Answer again."
 _HEADERS = {
     # Browsers send the origin of a form only if the referrer policy allows it; forms go only to this server.
     "referrer-policy": "same-origin",
     "content-security-policy": f"{POLICY}; connect-src 'self'",
 }
+
+
+_SHOWN = {"own": "rate", "policy": "", "spoken": spoken, "cannot_tell": CANNOT_TELL, "words_of": _WORD.finditer}
+"""What all templates know."""
 
 
 class _Pages:
@@ -40,7 +44,7 @@ class _Pages:
 
     def __init__(self, desk: RatingQueue) -> None:
         self._desk, self._session, self._links = desk, desk.session, desk.session.links()
-        self._templates = templates(Path(__file__).parent / "templates", own="rate", policy="", spoken=spoken)
+        self._templates = templates(Path(__file__).parent / "templates", **_SHOWN)
 
     def _html(self, template: str, status: int = 200, **values: Any) -> Response:
         text = self._templates.get_template(template).render(**values)
@@ -62,19 +66,9 @@ class _Pages:
         like = self._session.taken(name) if name else ""
         if name and not like:
             return _redirect(f"/raters/{name}")
-        refused = "is not a valid name: use 1 to 40 letters and digits"
-        return self._html(
-            "first.html",
-            200 if typed is None else 400,
-            questions=self._session.design.questions,
-            total=self._session.wanted,
-            by_link=bool(self._links),
-            raters=[] if self._links else self._desk.raters(),
-            typed=typed,
-            refused=f"looks like {like}, who has answers: continue as {like} below, or use another name"
-            if like
-            else refused,
-        )
+        raters = [] if self._links else self._desk.raters()
+        status = 200 if typed is None else 400
+        return self._html("first.html", status, session=self._session, raters=raters, typed=typed, like=like)
 
     def _rater(self, request: Request) -> str:
         """Return the rater from the URL.
@@ -101,18 +95,8 @@ class _Pages:
         if place.step is None:
             return self._html("done.html", status, **values)
         item = session.items[place.step.item]
-        return self._html(
-            "step.html",
-            status,
-            **values,
-            number=place.step.item,
-            captions=[item.texts[number] for number in place.step.shown],
-            checksum=self._checksum(place.step),
-            references=item.references if session.design.references else (),
-            questions=session.design.questions,
-            words=[list(_WORD.finditer(item.texts[number])) for number in place.step.shown[:1]],
-            cannot_tell=CANNOT_TELL,
-        )
+        values |= {"item": item, "captions": [item.texts[number] for number in place.step.shown]}
+        return self._html("step.html", status, **values, checksum=self._checksum(place.step), design=session.design)
 
     def _checksum(self, step: Step) -> str:
         """Return what tells the captions of a page from others: a restarted server may draw another battle."""
@@ -125,7 +109,7 @@ class _Pages:
         place = self._desk.place(rater, shown=False)
         if place.step is None or form.get("number") != str(place.number):
             return self._next(request, rater, kept=True)
-        if form.get("captions", own := self._checksum(place.step)) != own:
+        if form.get("captions") != self._checksum(place.step):
             return self._step(rater, _OTHERS, 409)
         session = self._session
         answer = answer_of(session.design.questions, session.items[place.step.item], place.step, form)

@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import BenchError, DataError
-from ..comparing.comparison import CompareSettings, Comparison, Pair, compare_runs
+from ..comparing.comparison import CompareSettings, Comparison, compare_runs
 from ..statistics import Intervals
-from ..tables.pages.rendering import ends, number
+from ..tables.pages.rendering import number
 from .finding import ShownRun, comparable
 from .sample_list import label, shown_number, summary
 from .samples import RunSamples, relative_ranks, shared_rows
@@ -40,11 +40,8 @@ def _compared(
 
 def compare_page(site: Site, query: Mapping[str, str]) -> str:
     """Return the page that compares two runs."""
-    first, second = site.run(query.get("a", "")), site.run(query.get("b", ""))
-    if first.record.task != second.record.task:
-        raise NoSuchPageError("cannot compare runs of different tasks")
-    of_models = first.record.protocol.subject == "model"
-    sides = _sides(site, first, second, query, of_models)
+    pairs = _PairList.read(site, query)
+    sides, first, second = pairs.sides, *(side.run for side in pairs.sides)
     runs = tuple(dict.fromkeys((first.folder, second.folder)))
     metrics = tuple(dict.fromkeys(side.metric for side in sides))
     many = max(len(side.samples) for side in sides) >= MANY
@@ -52,42 +49,59 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
         runs, (first.record.fingerprint, second.record.fingerprint), metrics, "influence" if many else "auto"
     )
     comparison = None if isinstance(verdict, BenchError) else verdict
-    by: By = next((choice for choice in get_args(By) if choice == query.get("by")), "either")
-    rows, gaps = differences(*sides, by)
-    ahead = _ahead(*sides)
-    page = site.page_of(query, len(gaps), PAGE)
-
-    def values(**changes: Any) -> dict[str, object]:
-        params = {"a": first.key, "b": second.key, "x": sides[0].metric, "y": sides[1].metric}
-        return {**params, "by": "" if by == "either" else by, **changes}
-
+    sample = query.get("sample", "")
+    at = pairs.place(first.key, int(sample)) if sample.isascii() and sample.isdigit() and len(sample) < 16 else 0
+    page = site.page_of({"page": str((at or 0) // PAGE + 1), **query}, len(pairs.gaps), PAGE)
     return site.render(
         "compare.html",
         a=sides[0],
         b=sides[1],
-        of_models=of_models,
-        selects=_selects(site, sides, of_models),
+        runs=[first, *comparable(first, site.runs.all()[0])],
+        label=label,
         fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
         comparison=comparison,
-        sentence=_sentence(comparison) if comparison else "",
-        orders=[
-            (name, address("compare", **values(by=choice)), choice == by)
-            for choice, name in zip(
-                get_args(By),
-                ("largest absolute difference", f"{sides[0].name} {ahead}", f"{sides[1].name} {ahead}"),
-                strict=True,
-            )
-        ],
-        count=_count_text(len(gaps), of_ranks=_of_ranks(*sides)),
-        pairs=_pairs(site, sides, rows, gaps, range(page.first, page.last)),
-        **page.links(lambda at: address("compare", **values(page=at if at > 1 else ""))),
+        listed=pairs,
+        ahead=_ahead(*sides),
+        count=_count_text(len(pairs.gaps), of_ranks=_of_ranks(*sides)),
+        pairs=_pairs(site, pairs, range(page.first, page.last)),
+        **page.links(lambda at: pairs.address(page=at if at > 1 else "")),
     )
 
 
-def _sides(
-    site: Site, first: ShownRun, second: ShownRun, query: Mapping[str, str], of_models: bool
-) -> tuple[Side, Side]:
+def place_in_comparison(site: Site, key: str, sample: int, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return URLs of a comparison and of the previous and next sample in it, the position, and what links keep.
+
+    Args:
+        site: Has the runs.
+        key: Name of the sample's run in URLs, one of both.
+        sample: The sample.
+        query: Query parameters of a URL; without ``b`` it is of no comparison.
+
+    Returns:
+        Nothing if the sample is in no comparison.
+    """
+    if "b" not in query:
+        return {}
+    pairs = _PairList.read(site, query)
+    if (at := pairs.place(key, sample)) is None:
+        return {}
+    before, after = (pairs.sample_address(key, row) if 0 <= row < len(pairs.gaps) else "" for row in (at - 1, at + 1))
+    here = f"{at + 1:,} of {_count_text(len(pairs.gaps), of_ranks=_of_ranks(*pairs.sides))}"
+    back = pair_address(int(pairs.rows[at, 0]), **pairs.values)
+    return {"back": back, "previous": before, "next": after, "here": here, "kept": pairs.values}
+
+
+def pair_address(sample: int, **query: object) -> str:
+    """Return the URL of a comparison at a sample of its first run."""
+    return address("compare", sample=sample, **query) + f"#sample-{sample}"
+
+
+def _sides(site: Site, query: Mapping[str, str]) -> tuple[Side, Side]:
     """Return the two sides: for captioners, one metric of both runs; else a metric of each run."""
+    first, second = site.run(query.get("a", "")), site.run(query.get("b", ""))
+    if first.record.task != second.record.task:
+        raise NoSuchPageError("cannot compare runs of different tasks")
+    of_models = first.record.protocol.subject == "model"
     runs, samples = (first, second), [site.runs.samples(run) for run in (first, second)]
     known, other = (
         [metric for metric in of_run.metrics if metric in run.record.made_by]
@@ -108,14 +122,8 @@ def _sides(
             raise NoSuchPageError(f"{run.name} has no metric '{metric}'", f"Available: {', '.join(metrics)}.")
         sides.append(Side(run, of_run, metric, metrics))
     # They are called by their models, their metrics, or else by the runs, whichever differ.
-    for names in (
-        [side.run.model for side in sides],
-        [side.label for side in sides],
-        [side.run.name for side in sides],
-        ["the first", "the second"],
-    ):
-        if names[0] != names[1]:
-            break
+    called = zip(*((side.run.model, label(side.run, side.metric), side.run.name) for side in sides), strict=True)
+    names = next((pair for pair in called if pair[0] != pair[1]), ("the first", "the second"))
     first_side, second_side = (replace(side, name=name) for side, name in zip(sides, names, strict=True))
     return first_side, second_side
 
@@ -127,38 +135,6 @@ def _ahead(first: Side, second: Side) -> str:
     return "better" if first.run.record.has_direction(first.metric) else "has more"
 
 
-_Menu = tuple[str, str, list[tuple[str, str]], str]
-"""Name and title of a menu, its choices (value and text), and the chosen value."""
-
-
-def _selects(site: Site, sides: tuple[Side, Side], of_models: bool) -> list[_Menu]:
-    runs = [sides[0].run, *comparable(sides[0].run, site.runs.all()[0])]
-    choices = [(run.key, run.name) for run in runs]
-    menus = [("a", "First run", choices, sides[0].run.key), ("b", "Second run", choices, sides[1].run.key)]
-    axes = ("Metric",) if of_models else ("First metric", "Second metric")
-    for name, title, side in zip("xy", axes, sides, strict=False):
-        menus.append((name, title, [(metric, label(side.run, metric)) for metric in side.metrics], side.metric))
-    return menus
-
-
-def _sentence(comparison: Comparison) -> str:
-    """Return the result of the test as a sentence."""
-    labels = {entry.name: entry.label for entry in comparison.compared}
-    pair: Pair = comparison.pairs[0]
-    decimals, scale, alpha = comparison.decimals, comparison.scale, comparison.settings.alpha
-    by = " of ".join(filter(None, [comparison.statistic_label, comparison.metric_label]))
-    difference = number(pair.value * scale, decimals)
-    interval = ends(pair.interval, scale, decimals)
-    certainty = "the difference cannot be tested"
-    if pair.p_holm is not None:
-        p = "p < 0.0001" if pair.p_holm < 0.0001 else f"p = {pair.p_holm:.4f}"
-        certainty = f"{'' if pair.p_holm < alpha else 'not '}significant at the {alpha:g} level ({p})"
-    return (
-        f"{labels[pair.first]} is ahead of {labels[pair.second]} by {difference} in {by}, "
-        f"{100 * (1 - alpha):g}% interval {interval}: {certainty}."
-    )
-
-
 def _count_text(count: int, *, of_ranks: bool) -> str:
     if not count:
         return "The two have no scored samples in common."
@@ -167,11 +143,9 @@ def _count_text(count: int, *, of_ranks: bool) -> str:
     return f"{count:,} samples with scores on both sides, sorted by difference {unit}{marked}."
 
 
-def _pairs(
-    site: Site, sides: tuple[Side, Side], rows: np.ndarray, gaps: np.ndarray, places: range
-) -> list[dict[str, Any]]:
+def _pairs(site: Site, listed: _PairList, places: range) -> list[dict[str, Any]]:
     """Return template values for pairs of samples."""
-    rows = rows[places.start : places.stop]
+    sides, rows = listed.sides, listed.rows[places.start : places.stop]
     shown = [
         [
             summary(site, side.run, side.samples, row, values)
@@ -182,9 +156,9 @@ def _pairs(
     pairs: list[dict[str, Any]] = []
     for place, both_rows, *both in zip(places, rows.tolist(), *shown, strict=True):
         texts = [" / ".join(sample["texts"]) for sample in both]
-        difference = float(gaps[place])
+        difference = float(listed.gaps[place])
         ahead = f"{sides[difference <= 0].name} {_ahead(*sides)}"
-        to = [address("runs", side.run.key, "samples", row) for side, row in zip(sides, both_rows, strict=True)]
+        to = [listed.sample_address(side.run.key, place) for side in sides]
         values = [shown_number(side.samples, side.metric, row) for side, row in zip(sides, both_rows, strict=True)]
         pairs.append(
             both[0]
@@ -193,6 +167,7 @@ def _pairs(
                 "difference": f"{ahead} by {number(abs(difference), 4)}" if difference else "",
                 "text": texts[0] if texts[0] == texts[1] and both_rows[0] == both_rows[1] else "",
                 "to": to,
+                "at": both_rows[0],
                 "sides": list(zip(sides, to, values, word_differences(*texts), ("del", "ins"), strict=True)),
             }
         )
@@ -221,37 +196,62 @@ class Side:
     metrics: Sequence[str]
     name: str = ""
 
+
+@dataclass(frozen=True)
+class _PairList:
+    """The samples with scores on both sides, sorted by decreasing difference.
+
+    Attributes:
+        sides: Both sides.
+        by: The sort order.
+        rows: ``[n, 2]`` indices of the samples in the first and the second run.
+        gaps: ``[n]`` advantage of the first side.
+    """
+
+    sides: tuple[Side, Side]
+    by: By
+    rows: np.ndarray
+    gaps: np.ndarray
+
+    @classmethod
+    def read(cls, site: Site, query: Mapping[str, str]) -> _PairList:
+        """Return the list of the query parameters of a URL."""
+        sides = _sides(site, query)
+        by: By = next((choice for choice in get_args(By) if choice == query.get("by")), "either")
+        rows = shared_rows(*(side.samples for side in sides))
+        values = np.column_stack([side.samples.numbers(side.metric)[rows[:, at]] for at, side in enumerate(sides)])
+        there = np.isfinite(values).all(axis=1)
+        rows, values = rows[there], values[there]
+        columns = [relative_ranks(column) if _of_ranks(*sides) else column for column in values.T]
+        signs = [1 if side.run.record.higher_is_better(side.metric) else -1 for side in sides]
+        gaps = signs[0] * columns[0] - signs[1] * columns[1]
+        keys = {"either": -np.abs(gaps), "first": -gaps, "second": gaps}
+        order = np.argsort(keys[by], kind="stable")
+        return cls(sides, by, rows[order], gaps[order])
+
     @property
-    def label(self) -> str:
-        """Label of the metric."""
-        return label(self.run, self.metric)
+    def values(self) -> dict[str, str]:
+        """The query parameters of the comparison."""
+        (a, x), (b, y) = ((side.run.key, side.metric) for side in self.sides)
+        return {"a": a, "b": b, "x": x, "y": y, "by": "" if self.by == "either" else self.by}
+
+    def address(self, **changes: object) -> str:
+        """Return the URL of the comparison with changes."""
+        return address("compare", **{**self.values, **changes})
+
+    def sample_address(self, key: str, place: int) -> str:
+        """Return the URL of the sample of a run at a place in the list."""
+        return address("runs", key, "samples", self.rows[place, self._column(key)], **self.values)
+
+    def place(self, key: str, sample: int) -> int | None:
+        """Return the place of a sample of a run; None if it is not in the list."""
+        places = np.flatnonzero(self.rows[:, self._column(key)] == sample)
+        return int(places[0]) if places.size else None
+
+    def _column(self, key: str) -> int:
+        return int(key != self.sides[0].run.key)
 
 
 def _of_ranks(first: Side, second: Side) -> bool:
     """Return whether differences are in relative ranks (0 to 1), as the metrics have different scales."""
     return first.metric != second.metric
-
-
-def differences(first: Side, second: Side, by: By) -> tuple[np.ndarray, np.ndarray]:
-    """Return the samples with scores on both sides, sorted by decreasing difference.
-
-    Args:
-        first: The first side.
-        second: The second side, of the same task.
-        by: The sort order.
-
-    Returns:
-        ``[n, 2]`` indices of the samples in the first and the second run, and ``[n]`` advantage of the first side.
-    """
-    rows = shared_rows(first.samples, second.samples)
-    values = np.column_stack(
-        [side.samples.numbers(side.metric)[rows[:, at]] for at, side in enumerate((first, second))]
-    )
-    there = np.isfinite(values).all(axis=1)
-    rows, values = rows[there], values[there]
-    columns = [relative_ranks(column) if _of_ranks(first, second) else column for column in values.T]
-    signs = [1 if side.run.record.higher_is_better(side.metric) else -1 for side in (first, second)]
-    difference = signs[0] * columns[0] - signs[1] * columns[1]
-    keys = {"either": -np.abs(difference), "first": -difference, "second": difference}
-    order = np.argsort(keys[by], kind="stable")
-    return rows[order], difference[order]

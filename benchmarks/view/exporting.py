@@ -19,7 +19,7 @@ from ..tables.text import readable, texts_of
 from .finding import ShownRun
 from .sample_list import TITLES, label
 from .samples import RunSamples
-from .site import Site, run_values
+from .site import EMPTY_CAPTION, Site, run_values
 
 _MOST_SAMPLES = 100_000
 _AT_ONCE = 1_000
@@ -69,7 +69,7 @@ def _samples(
     for start in range(0, len(samples), _AT_ONCE):
         wanted = range(start, min(start + _AT_ONCE, len(samples)))
         for sample, row in zip(wanted, samples.rows(wanted), strict=True):
-            texts = {name: [readable(text) or "(empty caption)" for text in texts_of(row.get(name))] for name in TITLES}
+            texts = {name: [readable(text) or EMPTY_CAPTION for text in texts_of(row.get(name))] for name in TITLES}
             listed.append(
                 {
                     "id": readable(row["id"]),

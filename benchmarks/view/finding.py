@@ -164,13 +164,8 @@ class Pictures:
             image: The image's name in the sample.
         """
         images = self._of_task(run.record.task)
-        if images is None:
-            remedy = (
-                f"Task '{run.record.task}' is not installed, or its file has faults; --include_path names its folder."
-            )
-            picture: Picture | NoPicture = NoPicture("is not known", remedy)
-        else:
-            picture = images.read(sample, image)
+        remedy = f"Task '{run.record.task}' is not installed, or its file has faults; --include_path names its folder."
+        picture = images.read(sample, image) if images else NoPicture("is not known", remedy)
         return picture if isinstance(picture, Picture) else picture_of(stored_picture(run, sample)) or picture
 
     def _read_task(self, task: str) -> TaskImages | None:

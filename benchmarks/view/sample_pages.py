@@ -3,9 +3,9 @@
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,14 +25,14 @@ from ..inputs.task_images import NoPicture, Picture
 from ..records.record import Record
 from ..running.planned_metrics import PlannedMetric, in_language, plan_metric
 from ..store.store import Store, parse_store
-from ..tables.pages.charts import Scatter, scatter
+from ..tables.pages.charts import scatter
 from ..tables.text import texts_of
+from .compare_pages import pair_address, place_in_comparison
 from .filters import METRICS_DISAGREE, MODELS_DISAGREE
 from .finding import ShownRun, comparable
 from .sample_list import (
     MOST_RUNS,
     TITLES,
-    ListState,
     SampleList,
     directed,
     label,
@@ -65,25 +65,26 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     metric = query.get("matches", "")
     if metric and (metric not in samples.metrics or run.record.registered_name(metric) not in EXPLAINERS):
         raise NoSuchPageError(f"metric '{metric}' is not explained")
-    shown = _whole(site, run, samples, sample, row, state)
+    place: dict[str, Any] = {"kept": {}, **listed.place_of(sample), **place_in_comparison(site, key, sample, query)}
+    shown = _whole(site, run, samples, sample, row, state.values() | place["kept"])
     image = site.pictures.read(run, str(row["id"]), row.get("image"))
     return site.render(
         "sample.html",
         run=run,
         shown=shown,
         no_picture=image if isinstance(image, NoPicture) else None,
-        **listed.place_of(sample),
+        **place,
         explained_any=any(score["why"] for score in shown["scores"]),
         matches=[_matches(run, samples, metric, row)] if metric else [],
         matches_of=metric,
-        models=_of_models(listed, row, metric or state.sort),
+        models=_of_models(listed, sample, row, metric or state.sort),
     )
 
 
-def _of_models(listed: SampleList, row: Mapping[str, Any], by: str) -> dict[str, Any] | None:
+def _of_models(listed: SampleList, at: int, row: Mapping[str, Any], by: str) -> dict[str, Any] | None:
     """Return template values of a sample in every run of its task, this one first; None if no other run has it.
 
-    Links keep filter and order, and those to comparisons the metric ``by``, where the other run has it.
+    Links keep filter and order, and those to its place in comparisons the metric ``by``, where the other run has it.
     """
     site, run, state = listed.site, listed.run, listed.state
     rows: list[dict[str, Any]] = []
@@ -104,7 +105,7 @@ def _of_models(listed: SampleList, row: Mapping[str, Any], by: str) -> dict[str,
         rows.append({
             "name": name, "scores": {metric: shown_number(samples, metric, sample) for metric in samples.metrics},
             "to": address("runs", other.key, "samples", sample, **kept.values()),
-            "compare": "" if other.key == run.key else address("compare", a=run.key, b=other.key, x=x),
+            "compare": "" if other.key == run.key else pair_address(at, a=run.key, b=other.key, x=x),
         })  # fmt: skip
     marked = mark_words(list(captions), texts_of(row.get("references")))
     shown = {
@@ -130,9 +131,9 @@ def _anchor(samples: RunSamples, metric: str) -> str:
 
 
 def _whole(
-    site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any], state: ListState
+    site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Mapping[str, Any], kept: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return template values for everything that the run recorded of a sample."""
+    """Return template values for everything that the run recorded of a sample; links to matches keep parameters."""
     shown = summary(site, run, samples, sample, row)
     named_texts = [(title, texts_of(row[name])) for name, title in TITLES.items() if row.get(name) not in (None, [])]
     explainable = isinstance(row.get("candidate"), str) and bool(row.get("references"))
@@ -142,7 +143,7 @@ def _whole(
         score["rank"] = rank_text(*rank) if rank else "–"
         score["to"] = address("runs", run.key, "samples", sort=name)
         why = explainable and rank is not None and run.record.registered_name(name) in EXPLAINERS
-        page = address("runs", run.key, "samples", sample, **state.values(), matches=name)
+        page = address("runs", run.key, "samples", sample, **kept, matches=name)
         score["why"] = f"{page}#{_anchor(samples, name)}" if why else ""
         score["directed"] = run.record.has_direction(name)
     known = {"id", "image", "failure", *TITLES, *samples.metrics}
@@ -186,50 +187,31 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     drawn = scatter(samples.numbers(x), samples.numbers(y))
     # Higher is better.
     by_x, by_y = (samples.numbers(name) * (1 if run.record.higher_is_better(name) else -1) for name in (x, y))
+    # A sample of two metrics has its place in their comparison.
+    pair, metrics = {"a": key, "b": key, "x": x, "y": y}, run.record.made_by.keys()
+    of_metrics = run.record.protocol.subject == "metric" and {x, y} <= metrics
+    far = {x: most_apart(by_x, by_y, _FAR), y: most_apart(by_y, by_x, _FAR)}
     return site.render(
         "scatter.html",
         run=run,
         x=x,
         y=y,
-        x_label=label(run, x),
-        y_label=label(run, y),
-        choices=[(name, label(run, name)) for name in known],
+        labels={name: label(run, name) for name in known},
         drawing=drawn,
-        count=_point_count_text(drawn, label(run, x)),
-        to=lambda sample: address("runs", key, "samples", sample),
+        to=partial(address, "runs", key, "samples", **(pair if of_metrics and x != y else {})),
         ids=samples.column("id").take(np.array([sample for sample, *_ in drawn.points], int)).to_pylist(),
-        far=[
-            (f"Ranked higher by {label(run, x)}", _far(run, samples, x, y, most_apart(by_x, by_y, _FAR))),
-            (f"Ranked higher by {label(run, y)}", _far(run, samples, x, y, most_apart(by_y, by_x, _FAR))),
-        ],
+        far=[(name, list(_far(run, samples, (x, y), rows))) for name, rows in far.items()],
     )
 
 
-def _point_count_text(drawn: Scatter, x: str) -> str:
-    if not drawn.total:
-        return "No sample has both values."
-    count = f"{drawn.total:,} samples"
-    if len(drawn.points) < drawn.total:
-        count += f", of which {len(drawn.points):,} are drawn (random selection with a fixed seed)"
-    if drawn.spread:
-        count += f"; points have horizontal jitter, as many have the same {x}"
-    return count
-
-
-def _far(run: ShownRun, samples: RunSamples, x: str, y: str, far: Sequence[int]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": str(row["id"]),
-            "to": address("runs", run.key, "samples", sample),
-            "text": next(iter(main_texts(row)), ""),
-            "places": [
-                f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
-                for name in (x, y)
-                if (rank := samples.rank(name, sample))
-            ],
-        }
-        for sample, row in zip(far, samples.rows(far), strict=True)
-    ]
+def _far(run: ShownRun, samples: RunSamples, axes: Sequence[str], far: Sequence[int]) -> Iterator[dict[str, Any]]:
+    for sample, row in zip(far, samples.rows(far), strict=True):
+        places = [
+            f"{label(run, name)} {shown_number(samples, name, sample)}, rank {rank_text(*rank)}"
+            for name in axes
+            if (rank := samples.rank(name, sample))
+        ]
+        yield {"id": str(row["id"]), "sample": sample, "text": next(iter(main_texts(row)), ""), "places": places}
 
 
 _SAME = 1e-6
@@ -261,9 +243,10 @@ def explain(record: Record, metric: str, row: Mapping[str, Any], samples: RunSam
         raise MetricError("cannot explain: the sample has no score of this metric")
     if sum(map(len, (candidate, *references))) > _MOST_CHARACTERS:
         raise MetricError(f"cannot explain: caption and references have more than {_MOST_CHARACTERS:,} characters")
-    items = Items(["0"], [candidate], [tuple(references)], np.ones(1))
+    named: dict[str, Any] = {} if row.get("objects") is None else {"objects": [frozenset(row["objects"])]}
+    items = Items(["0"], [candidate], [tuple(references)], np.ones(1), **named)
     with _LOCK, Store(parse_store(None).file) as store:
-        planned = _planned(record, metric)
+        planned = _planned(record, metric, {"references", *named})
         cider = planned.metric if isinstance(planned.metric, Cider) and planned.metric.corpus_dependent else None
         state = _frequencies(samples, cider.tokenizer) if samples and cider else None
         explanation = explained(planned, items, Context(cache=store), state)
@@ -275,8 +258,8 @@ def explain(record: Record, metric: str, row: Mapping[str, Any], samples: RunSam
     return explanation
 
 
-def _planned(record: Record, metric: str) -> PlannedMetric:
-    """Return a metric with the settings of the run, from the task or from the metric's name.
+def _planned(record: Record, metric: str, offers: Set[str]) -> PlannedMetric:
+    """Return a metric that needs no other columns, with the settings of the run, from the task or the metric's name.
 
     Raises:
         BenchError: The settings cannot be read or are not allowed, or the metric lacks something.
@@ -292,9 +275,9 @@ def _planned(record: Record, metric: str) -> PlannedMetric:
     entry = in_language(entry, str(record.config.get("language", "en")))
     Boundary.around().require(entry.arguments, f"metric '{metric}'", Path.cwd())
     planned = _plan(entry.model_dump_json(exclude_defaults=True))
-    if needs := planned.metric.needs - {"references"}:
+    if needs := planned.metric.needs - offers:
         raise MetricError(
-            f"{planned.metric.label} needs {', '.join(sorted(needs))}, and bench view has texts alone",
+            f"{planned.metric.label} needs {', '.join(sorted(needs))}, which the samples of this run do not have",
             f"'bench explain --task {record.task} --sample ID --metric NAME' explains it.",
         )
     return planned

@@ -20,6 +20,7 @@ from ..tables.pages.rendering import templates
 from ..tables.pages.run_rows import about_run, failure_rows, result_row, results_of
 from .finding import Pictures, Runs, ShownRun, comparable
 
+EMPTY_CAPTION = "(empty caption)"
 MOST_VALUES = 4
 """Maximum number of values per run in the list of runs."""
 
@@ -38,7 +39,8 @@ class Site:
 
     @cached_property
     def _templates(self) -> Any:
-        return templates(Path(__file__).parent / "templates", own="view", address=address, policy="")
+        folder = Path(__file__).parent / "templates"
+        return templates(folder, own="view", address=address, policy="", empty_caption=EMPTY_CAPTION)
 
     def render(self, template: str, **values: Any) -> str:
         """Render a template."""
@@ -119,7 +121,6 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
         "heads": list(shown.values()),
         "numbers": len(heads),
         "runs": rows,
-        "notes": any(row["notes"] for row in rows),
         "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
     }
 
@@ -127,17 +128,17 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
 def run_page(site: Site, key: str) -> str:
     """Return the page of a run: results, failures, and runs that it can be compared with."""
     run = site.run(key)
-    record, protocol = run.record, run.record.protocol
+    record = run.record
     # Samples without texts do not tell which captions were empty.
     filters = {"failure": record.failures, "counted as empty": record.empty_count and record.samples == "full"}
     pages = {kind: address("runs", key, "samples", q=kind.split()[-1]) for kind, there in filters.items() if there}
     return site.render(
         "run.html",
         **run_values(run, linked=True),
+        sections=about_run(record, key),
         kinds={} if record.samples == "none" else pages,
         to=None if record.samples == "none" else lambda sample: address("runs", key, "samples", q=_with_id(sample)),
         others=[(other.name, address("compare", a=key, b=other.key)) for other in comparable(run, site.runs.all()[0])],
-        alone=protocol.comparable and protocol.subject == "metric" and len(record.metrics) > 1,
     )
 
 

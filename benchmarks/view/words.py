@@ -34,12 +34,8 @@ def mark_words(captions: Sequence[str], references: Sequence[str]) -> list[Marke
     referenced = [list(map(_folded, text.split())) for text in references]
     marked: list[MarkedWords] = []
     for place, (caption, words) in enumerate(zip(captions, folded, strict=True)):
-        flags = zip(
-            caption.split(),
-            _missing(words, referenced),
-            _missing(words, folded[:place] + folded[place + 1 :]),
-            strict=True,
-        )
+        others = folded[:place] + folded[place + 1 :]
+        flags = zip(caption.split(), _missing(words, referenced), _missing(words, others), strict=True)
         runs = groupby(flags, key=itemgetter(1, 2))
         marked.append([(" ".join(word for word, *_ in run), *key) for key, run in runs])
     return marked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from opened_pages import WIDE, WIDTHS, open_browser, violations
 from synthetic_board import HOSTILE, make_board
 
 from capbench.benchmarks.leaderboard.build import pages
-from capbench.benchmarks.leaderboard.html.index import task_page
+from capbench.benchmarks.leaderboard.html.index import overview_page, task_page
 from capbench.benchmarks.leaderboard.html.rendering import assets, run_pages
 
 if TYPE_CHECKING:
@@ -287,6 +288,25 @@ def test_tasks_and_metrics_of_the_overview_are_chosen_and_mean_ranks_follow(page
     assert means() == chosen
     page.goto(page.url.partition("?")[0])
     assert means() == first
+
+
+def test_an_overview_of_40_models_and_20_tasks_is_low_and_keeps_its_first_columns(page: Page, site: Path, tmp_path):
+    board = make_board(tmp_path, tasks=2, models=40)
+    tables = [replace(board.tables[1], task=f"t{number}", alias=f"Task {number}") for number in range(20)]
+    (site / "large.html").write_bytes(overview_page(replace(board, tables=tuple(tables)), run_pages(board.runs)))
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto((site / "large.html").as_uri())
+    assert page.locator("#overview-model tbody tr").count() == 40
+    height, width = page.evaluate("[document.documentElement.scrollHeight, document.documentElement.scrollWidth]")
+    assert height <= 5_000 and width == 1400
+    row = page.locator("#overview-model tbody tr").nth(20)
+    first, mean, value = row.locator("th").first, row.locator(".mean"), row.locator("td[data-r]:visible").first
+    places = [cell.bounding_box() for cell in (first, mean, value)]
+    assert row.locator("td[data-r]:visible").count() == 20
+    page.eval_on_selector(".scroll:has(#overview-model), #overview-model .scroll", "box => { box.scrollLeft = 500; }")
+    assert [cell.bounding_box() for cell in (first, mean)] == places[:2]
+    moved, start = value.bounding_box(), places[2]
+    assert moved and start and moved["x"] < start["x"]
 
 
 def test_the_page_of_one_task_is_filtered_and_lets_nobody_choose_a_task(page: Page, site: Path, tmp_path: Path) -> None:

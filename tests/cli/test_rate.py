@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -53,18 +54,15 @@ def test_a_session_begins_goes_on_and_refuses_other_questions(bench: Bench, fold
     bench("rate", "photos", "--captions", *CAPTIONS).failed(2, f"{differs} captions")
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        ([], 2, "a new one needs --captions and questions"),
-        (["--captions", *CAPTIONS], 2, "a new one needs --captions and questions"),
-        (["--better"], 2, "a new one needs --captions and questions"),
-        (["--captions", CAPTIONS[0], "--better"], 2, "--better compares 2 to 9 captions of an image, not 1"),
-        (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
-        (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
-        (["--report"], 1, "contains no rating session"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "said"), [
+    ([], 2, "a new one needs --captions and questions"),
+    (["--captions", *CAPTIONS], 2, "a new one needs --captions and questions"),
+    (["--better"], 2, "a new one needs --captions and questions"),
+    (["--captions", CAPTIONS[0], "--better"], 2, "--better compares 2 to 9 captions of an image, not 1"),
+    (["--captions", "nowhere.jsonl", "--better"], 1, "nowhere.jsonl: there is no such file"),
+    (["--captions", *CAPTIONS, "--questions", "nowhere.yaml"], 2, "nowhere.yaml"),
+    (["--report"], 1, "contains no rating session"),
+])  # fmt: skip
 def test_what_cannot_begin_says_why(bench: Bench, folder: Path, options: list[str], code: int, said: str) -> None:
     bench("rate", "photos", "--include_path", "task", *options).failed(code, said)
     assert not (folder / "ratings" / "photos").exists()
@@ -171,16 +169,13 @@ MARK = {"start": 0, "end": 7, "category": "object", "severity": "minor"}
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize(
-    ("asked", "said", "statistic", "row"),
-    [
-        ({"best_worst": "?"}, {"best": 3, "worst": 0}, "accuracy", {"ranks": [3, 2, 2, 1]}),
-        ({"ranking": "?"}, [4, 3, 2, 1], "accuracy", {"ranks": [4, 3, 2, 1], "remarks": {"ann": "unsure"}}),
-        ({"battle": "?"}, lambda pair: {"pair": list(pair), "better": max(pair)}, "accuracy", {"votes": [1]}),
-        ({"spans": {"categories": ["object"]}}, [MARK] * 2, "kendall_b", {"rating_errors": [-2]}),
-        ({"aspects": ["p=1-5", "q=1-5"]}, {"p": 4, "q": None}, "kendall_b_p", None),
-    ],
-)
+@pytest.mark.parametrize(("asked", "said", "statistic", "row"), [
+    ({"best_worst": "?"}, {"best": 3, "worst": 0}, "accuracy", {"ranks": [3, 2, 2, 1]}),
+    ({"ranking": "?"}, [4, 3, 2, 1], "accuracy", {"ranks": [4, 3, 2, 1], "remarks": {"ann": "unsure"}}),
+    ({"battle": "?"}, lambda pair: {"pair": list(pair), "better": max(pair)}, "accuracy", {"votes": [1]}),
+    ({"spans": {"categories": ["object"]}}, [MARK] * 2, "kendall_b", {"rating_errors": [-2]}),
+    ({"aspects": ["p=1-5", "q=1-5"]}, {"p": 4, "q": None}, "kendall_b_p", None),
+])  # fmt: skip
 def test_every_form_runs_as_a_task_at_once(bench: Bench, tmp_path: Path, asked, said, statistic, row) -> None:
     aspects = asked.pop("aspects", [])
     session = make_session(tmp_path, captions=FOUR, aspects=aspects, form=asked, repeats=1)
@@ -191,7 +186,8 @@ def test_every_form_runs_as_a_task_at_once(bench: Bench, tmp_path: Path, asked, 
         unsure = None if "ranking" in asked or "best_worst" in asked else [] if asked.get("spans") else answer
         assert desk.answer("ann", place.number, unsure if place.number == 2 else answer, "unsure")
     if row is None:
-        bench("rate", "photos", "--output", session.folder, "--report").succeeded("'cannot tell'")
+        done = bench("rate", "photos", "--output", session.folder, "--report").succeeded("'cannot tell'")
+        assert "no rater could judge: no task is written" in done.err and "no ratings yet" not in done.err
         assert not (session.folder / "session_rated.yaml").exists()
         return
     result_of, task = results(bench, session.folder)
@@ -213,7 +209,10 @@ def _rate_once(process: subprocess.Popen[str]) -> None:
     assert process.stderr is not None
     address = next(line.split()[1] for line in process.stdout if line.startswith("Open "))
     own, _, token = address.partition("/?")
-    body = urllib.parse.urlencode({"number": "0", "choice": "0"}).encode()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(f"{own}/raters/ann?{token}") as page:
+        captions = re.findall(r'name="captions" value="(\w+)"', page.read().decode())[0]
+    body = urllib.parse.urlencode({"number": "0", "choice": "0", "captions": captions}).encode()
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(f"{own}/raters/ann/answers", body)  # noqa: S310 - the address is our own
     ours = {"x-requested-with": "fetch"}

@@ -48,18 +48,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "settings"),
-    [
-        ("factual_spice", "spice", {}),
-        ("factual_spice", "exact", {"synonyms": False}),
-        ("factual_spice", "merged", {"compare": "merged"}),
-        ("factual_spice", "merged_exact", {"compare": "merged", "synonyms": False}),
-        ("factual_spice", "set_match", {"compare": "graphs"}),
-        ("soft_spice", "soft_spice", {}),
-        ("soft_spice", "both", {"both_ways": True}),
-    ],
-)
+@pytest.mark.parametrize(("name", "number", "settings"), [
+    ("factual_spice", "spice", {}), ("factual_spice", "exact", {"synonyms": False}),
+    ("factual_spice", "merged", {"compare": "merged"}),
+    ("factual_spice", "merged_exact", {"compare": "merged", "synonyms": False}),
+    ("factual_spice", "set_match", {"compare": "graphs"}), ("soft_spice", "soft_spice", {}),
+    ("soft_spice", "both", {"both_ways": True}),
+])  # fmt: skip
 def test_given_graphs_score_as_the_released_code_scores_them(on_graphs, store, name, number, settings):
     metric = on_graphs(name, [text for row in GOLDEN for text in (row["candidate"], *row["references"])], **settings)
     metric.check()
@@ -110,16 +105,10 @@ def test_a_relation_is_all_that_stands_between_two_objects(on_graphs: Callable[.
         assert scored(on_graphs, "factual_spice", long, other).values[0] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize(
-    ("empty", "candidate", "reference", "value"),
-    [
-        ("nothing", " ", "( dog )", 0.0),
-        ("nothing", "( dog )", " ", 0.0),
-        ("nothing", " ", "", 0.0),
-        ("phrase", " ", "", 1.0),
-        ("phrase", "( dog )", "", 0.3),
-    ],
-)
+@pytest.mark.parametrize(("empty", "candidate", "reference", "value"), [
+    ("nothing", " ", "( dog )", 0.0), ("nothing", "( dog )", " ", 0.0), ("nothing", " ", "", 0.0),
+    ("phrase", " ", "", 1.0), ("phrase", "( dog )", "", 0.3),
+])  # fmt: skip
 def test_caption_that_says_nothing_is_not_parsed_and_scores_0_unless_its_empty_text_is_compared(
     on_graphs: Callable[..., Metric], empty: str, candidate: str, reference: str, value: float
 ):

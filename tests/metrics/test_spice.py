@@ -62,14 +62,10 @@ def test_missing_corenlp_jars_are_named_with_their_source_and_their_places(tmp_p
     assert "CAPBENCH_SPICE" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("said", "version"),
-    [
-        ('openjdk version "17.0.15" 2025-04-15', 17),
-        ('java version "1.8.0_392"', 8),
-        ('openjdk version "25" 2025-09-16', 25),
-    ],
-)
+@pytest.mark.parametrize(("said", "version"), [
+    ('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_392"', 8),
+    ('openjdk version "25" 2025-09-16', 25),
+])  # fmt: skip
 def test_version_of_java_is_read(said: str, version: int, stand_in_java):
     folder = stand_in_java(f"import sys; print('''{said}''', file=sys.stderr)")
     java_version.cache_clear()

@@ -15,9 +15,6 @@ from ..board import Board, BoardRow, BoardRun, Cell, Column, RankTable, TaskTabl
 from ..task_tables import main_column, newest_tables, whole_columns
 from .rendering import address, rendered
 
-_MOST_AT_ONCE = 8
-"""Maximum number of tables for which the browser lays out all at once."""
-
 
 def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, str]) -> bytes:
     """Return ``index.html``.
@@ -41,7 +38,6 @@ def index_page(board: Board, pages: Mapping[str, str], task_pages: Mapping[str, 
             for table in board.tables
         ],
         filters={table.task: table.alias for table in board.tables},
-        lazy=len(board.tables) > _MOST_AT_ONCE,
         tables=[shown_table(table, pages, task_pages.get(table.anchor, "")) for table in board.tables],
         to=lambda key: address(pages.get(key, "")),
         ranks=list(map(shown_ranks, board.ranks)),
@@ -192,8 +188,7 @@ def shown_ranks(table: RankTable) -> dict[str, Any]:
     last = max((rank for ranks in table.ranks.values() for rank in ranks if rank is not None), default=1)
     tasks = [task for task, _ in table.tasks]
     return {
-        "subject": table.subject,
-        "tasks": table.tasks,
+        **vars(table),
         "rows": [
             (name, [None if rank is None else (rank, shade_of(rank, last)) for rank in ranks])
             for name, ranks in table.ranks.items()
@@ -248,7 +243,6 @@ def _matrix(
     facts = [name for name in _FACTS if any(row["facts"][name] for row in rows)]
     return {
         "subject": subject,
-        "by": "statistic" if subject == "metric" else "metric",
         "places": [(table, column, shown) for (table, column), shown in zip(places, chosen, strict=True)],
         "tasks": tasks,
         "metrics": metrics,

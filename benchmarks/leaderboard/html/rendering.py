@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import jinja2
-
 from ...tables.pages.rendering import asset, page_name, templates
 from ..board import Board, BoardRun
 
@@ -23,13 +21,10 @@ def rendered(template: str, **values: Any) -> bytes:
         template: A file in ``templates/``.
         values: Template values.
     """
-    page = _environment().get_template(template).render(values)
+    environment = templates(Path(__file__).parent / "templates", policy=_POLICY, address=address)
+    page = environment.get_template(template).render(values)
     # JSON may contain unpaired surrogates, which UTF-8 cannot encode.
     return page.encode("utf-8", "replace")
-
-
-def _environment() -> jinja2.Environment:
-    return templates(Path(__file__).parent / "templates", policy=_POLICY, address=address)
 
 
 def assets() -> dict[str, bytes]:

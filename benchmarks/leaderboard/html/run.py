@@ -32,10 +32,11 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         board: The leaderboard, for the link to the table of the task.
     """
     record = run.record
+    tables = {(table.task, table.version): f"#{table.id}" for table in board.tables}
     return rendered(
         "run.html",
         up="../",
-        back=address(_back(record, board)),
+        back=address("../index.html" + tables.get((record.task, str(record.version)), "")),
         run=run,
         results=results_of(record),
         charts=_charts(record),
@@ -44,11 +45,6 @@ def run_page(run: BoardRun, board: Board) -> bytes:
         checks=[(check.check, check.expected, plain_text(check.found), check.passed) for check in record.data_checks],
         sections=about_run(record, run.key),
     )
-
-
-def _back(record: Record, board: Board) -> str:
-    table_of = {(table.task, table.version): f"#{table.id}" for table in board.tables}
-    return "../index.html" + table_of.get((record.task, str(record.version)), "")
 
 
 def _charts(record: Record) -> list[tuple[str, list[Chart]]]:

@@ -114,6 +114,57 @@ def test_longest_common_subsequence_is_marked_and_the_reference_that_counts_is_n
     assert second.facts == {"precision": "1 of 3 words, 0.3333", "recall": "1 of 1 words, 1.0000, the largest"}
 
 
+def test_tuples_of_spice_are_matched_one_to_one_and_phrases_of_soft_spice_have_their_nearest(tmp_path) -> None:
+    graphs = {"dogs chase a red auto": "( dog , is , red ) , ( dog , chase , auto )", "a dog": "( dog )"}
+    graphs["a car, a hat"] = "( car ) , ( hat )"
+    rows = [json.dumps({"caption": text, "graph": graph}) + "\n" for text, graph in graphs.items()]
+    (tmp_path / "graphs.jsonl").write_text("".join(rows))
+    settings = f"parser=recorded,parser_model={tmp_path / 'graphs.jsonl'},lemmatize=false"
+    candidate, *references = graphs
+    items = golden_items([candidate], [tuple(references)])
+    # Of auto, dog, dog – chase – auto, dog – red two are in the references, of whose three the hat is left.
+    explanation, _ = explained(f"factual_spice[{settings}]", items)
+    (part,) = explanation.parts
+    assert explanation.value == pytest.approx(2 * (2 / 4) * (2 / 3) / (2 / 4 + 2 / 3))
+    assert rows_of(part, 0) == [
+        "synonym auto car", "equal dog dog", "unmatched dog – chase – auto ", "unmatched dog – red ", "missing  hat",
+    ]  # fmt: skip
+    assert part.tables[0].note == "precision 0.5000, recall 0.6667"
+    assert marks(part.candidate) == "[dogs equal] chase a [red unmatched] [auto synonym]"
+    assert [marks(text) for text in part.references] == ["a [dog equal]", "a [car synonym], a [hat missing]"]
+    same, _ = explained(f"factual_spice[{settings},compare=graphs]", items)
+    assert rows_of(same.parts[0], 0)[-1] == "missing  hat" and same.value == 0
+    soft, _ = explained(f"soft_spice[{settings},encoder={find_minilm()}]", items)
+    (part,) = soft.parts
+    assert [len(table.rows) for table in part.tables] == [4, 3] and rows_of(part, 0)[-1] == "equal dog dog 1.0000"
+    assert np.mean([float(row.cells[2]) for row in part.tables[0].rows]) == pytest.approx(soft.value, abs=1e-4)
+
+
+def test_objects_of_chair_are_marked_where_the_caption_names_them(tmp_path, monkeypatch) -> None:
+    table = [["hot dog"], ["dog", "puppy"], ["toilet"], ["cat"], ["chair", "seat"], *([f"x{n}"] for n in range(75))]
+    (tmp_path / "chair").mkdir()
+    (tmp_path / "chair/synonyms.txt").write_text("".join(", ".join(row) + "\n" for row in table))
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path))
+    items = golden_items(["Two Puppies, a hot dog and cats on a seat."], [("a dog", "x")], objects=[frozenset({"cat"})])
+    for name, value in {"chair_i": 2 / 4, "chair_s": 1}.items():
+        explanation, _ = explained(name, items)
+        (part,) = explanation.parts
+        assert explanation.value == value and part.facts == {"objects of the image": "cat, dog"}
+        assert rows_of(part, 0) == [
+            "present puppies dog reference 1", "hallucinated hot dog hot dog ", "present cats cat annotators",
+            "hallucinated seat chair ",
+        ]  # fmt: skip
+        assert part.tables[0].note == "2 hallucinated of 4 mentions"
+        named = "two [puppies present] , a [hot dog hallucinated] and [cats present] on a [seat hallucinated] ."
+        assert [marks(text) for text in (part.candidate, *part.references)] == [named, "a [dog present]", "x"]
+    record = make_record()
+    record["configs"]["tasty"]["metric_list"] = ["chair_i"]
+    row = {"candidate": "A cat and a dog.", "references": ["a dog"], "chair_i": 0.5, "objects": []}
+    assert sample_pages.explain(Record(record), "chair_i", row).value == 1 / 2
+    with pytest.raises(BenchError, match="CHAIRi needs objects, which the samples of this run do not have"):
+        sample_pages.explain(Record(record), "chair_i", row | {"objects": None})
+
+
 def test_cider_of_one_image_needs_the_frequencies_of_others(tmp_path) -> None:
     (tmp_path / "captions.jsonl").write_text('{"image": 1, "caption": "red dog"}\n{"image": 2, "caption": "bird"}')
     name = f"cider[document_frequencies={tmp_path / 'captions.jsonl'}]"
@@ -126,7 +177,7 @@ def test_cider_of_one_image_needs_the_frequencies_of_others(tmp_path) -> None:
     ([{"metric": "bertscore", "name": "m", "model": "FOLDER", "num_layers": 1}], "lies outside"),
     ([{"metric": "capture", "name": "m", "parser": "recorded", "parser_model": "FILE"}], "lies outside"),
     ([{"metric": "evaluate:FOLDER", "name": "m"}, {"metric": "rouge_l", "name": "m"}], "is not explained"),
-    ([{"metric": "clip_f1", "name": "m", "parts": "whole"}], "bench view has texts alone"),
+    ([{"metric": "clip_f1", "name": "m", "parts": "whole"}], "needs encoder, image, which the samples"),
     ([{"metric": "bertscore", "name": "m", "model": "nobody/nothing", "num_layers": 1}], "hub"),
 ])  # fmt: skip
 def test_what_a_record_names_is_neither_read_nor_run_nor_fetched(tmp_path, monkeypatch, entries, said: str) -> None:

@@ -28,16 +28,11 @@ def images_of(folder: Path, rows: list[dict[str, Any]], **task: Any) -> TaskImag
     return TaskImages(load_task(folder / "small.yaml")[0], folder / "small.yaml", DataLocations())
 
 
-@pytest.mark.parametrize(
-    ("task", "sample", "size", "frames"),
-    [
-        ("shapes_expert", "8000-omission", (128, 128), 1),
-        ("shapes_squares", "78000-replace_obj", (264, 128), 1),
-        ("shapes_dci_all_neg", "32000|base", (128, 128), 1),
-        ("shapes_dci_all_neg", "32000|thing-0", (60, 60), 1),
-        ("shapes_vatex_noref", "40000-full", (128, 128), 12),
-    ],
-)
+@pytest.mark.parametrize(("task", "sample", "size", "frames"), [
+    ("shapes_expert", "8000-omission", (128, 128), 1), ("shapes_squares", "78000-replace_obj", (264, 128), 1),
+    ("shapes_dci_all_neg", "32000|base", (128, 128), 1), ("shapes_dci_all_neg", "32000|thing-0", (60, 60), 1),
+    ("shapes_vatex_noref", "40000-full", (128, 128), 12),
+])  # fmt: skip
 def test_scenes_pairs_crops_and_clips_are_shown(task: str, sample: str, size: tuple[int, int], frames: int):
     path = build_index().entries[task].path
     picture = TaskImages(load_task(path)[0], path, DataLocations()).read(sample, "a name that is no file")

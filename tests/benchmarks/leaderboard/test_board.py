@@ -85,11 +85,9 @@ def test_of_two_runs_of_a_row_the_newest_with_the_most_documents_counts():
     )
     assert values(leaderboard.tables[0]) == {("CIDEr", ""): [0.2]}
     assert marks_of(leaderboard) == {
-        "run-0": ("superseded by run-1",),
-        "run-1": (),
-        "run-2": ("superseded by run-1",),
+        "run-0": ("superseded by run-1",), "run-1": (), "run-2": ("superseded by run-1",),
         "run-3": ("superseded by run-1",),
-    }
+    }  # fmt: skip
 
 
 def test_equal_values_share_a_rank_and_lower_can_be_better():
@@ -474,16 +472,10 @@ def test_what_is_no_revision_and_no_file_is_refused(leaderboard_folder: Path, na
         read_leaderboard(name, leaderboard_folder)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        "[]",
-        '{"schema_version": 1, "tables": [3], "left_out": []}',
-        '{"schema_version": 2, "tables": [], "left_out": []}',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "", "{}", "[]", '{"schema_version": 1, "tables": [3], "left_out": []}',
+    '{"schema_version": 2, "tables": [], "left_out": []}',
+])  # fmt: skip
 def test_damaged_leaderboard_is_named(tmp_path: Path, text: str):
     (tmp_path / "leaderboard.json").write_text(text)
     with pytest.raises(DataError, match=r"leaderboard\.json: is not a readable leaderboard"):

@@ -264,13 +264,11 @@ def test_marks_say_of_which_documents_a_captioner_was_scored(record_folder: Path
     run("part", effective=40, subset={"documents": 40, "of": 100, "hash": "a" * 64})
     run("part of it", effective=39, subset={"documents": 40, "of": 100, "hash": "a" * 64})
     assert marks(record_folder) == {
-        "all": (),
-        "silent": ("3 captions counted as empty",),
-        "silent once": ("1 caption counted as empty",),
+        "all": (), "silent": ("3 captions counted as empty",), "silent once": ("1 caption counted as empty",),
         "broken": ("incomplete: the model failed on 2 documents", "only 98 of 100 documents scored"),
         "part": ("a subset: 40 of 100 documents",),
         "part of it": ("a subset: 40 of 100 documents", "only 39 of 100 documents scored"),
-    }
+    }  # fmt: skip
 
 
 def test_older_run_without_empty_captions_is_the_same_run(record_folder: Path):

@@ -302,11 +302,8 @@ def test_overview_is_in_the_order_of_mean_ranks_with_facts_of_aliases_and_a_chec
     assert page.count('data-metric="τ-c"') == 2 + 1
     rows = [re.sub(r"<[^>]+>", " ", row).split() for row in page.split("<tbody>")[1].split("</tr>")[:-1]]
     assert [row[:3] for row in rows] == [
-        ["row", "0", "2.0"],
-        ["row", "2", "2.0"],
-        ["row", "1", "2.0"],
-        ["row", "3", "2.0"],
-    ]
+        ["row", "0", "2.0"], ["row", "2", "2.0"], ["row", "1", "2.0"], ["row", "3", "2.0"],
+    ]  # fmt: skip
     assert rows[0][3:6] == ["7B", "Apache-2.0", "2024-08"] and rows[2][3:5] == ["of", "1"]
 
 

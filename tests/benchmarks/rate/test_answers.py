@@ -121,28 +121,19 @@ ANSWER = '{"id": "row 1", "system": "secret-model-a", '
 OF_SCALES, OF_CHOICES = {"aspects": SCALES}, {"better": "Which?"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "row"),
-    [
-        (OF_SCALES, "{"),
-        (OF_SCALES, "[]"),
-        (OF_SCALES, ANSWER.replace("1", "99") + '"answer": {"precision": 1, "recall": 1}}'),
-        (OF_SCALES, '{"id": "row 1", "system": "another", "answer": {"precision": 1, "recall": 1}}'),
-        (OF_SCALES, '{"id": "row 1", "answer": {"precision": 1, "recall": 1}}'),
-        (OF_SCALES, ANSWER + '"at": ""}'),
-        (OF_SCALES, ANSWER + '"answer": {"precision": 1}}'),
-        (OF_SCALES, ANSWER + '"answer": {"precision": 6, "recall": 1}}'),
-        (OF_SCALES, ANSWER + '"answer": {"precision": true, "recall": 1}}'),
-        (OF_SCALES, ANSWER + '"answer": "tie"}'),
-        (OF_SCALES, ANSWER + '"undo": true}'),
-        (OF_CHOICES, '{"id": "row 1", "answer": 2}'),
-        (OF_CHOICES, '{"id": "row 1", "answer": -1}'),
-        (OF_CHOICES, '{"id": "row 1", "answer": true}'),
-        (OF_CHOICES, ANSWER + '"answer": 1}'),
-        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 1", "answer": 0}'),
-        (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}'),
-    ],
-)
+@pytest.mark.parametrize(("asked", "row"), [
+    (OF_SCALES, "{"), (OF_SCALES, "[]"),
+    (OF_SCALES, ANSWER.replace("1", "99") + '"answer": {"precision": 1, "recall": 1}}'),
+    (OF_SCALES, '{"id": "row 1", "system": "another", "answer": {"precision": 1, "recall": 1}}'),
+    (OF_SCALES, '{"id": "row 1", "answer": {"precision": 1, "recall": 1}}'), (OF_SCALES, ANSWER + '"at": ""}'),
+    (OF_SCALES, ANSWER + '"answer": {"precision": 1}}'),
+    (OF_SCALES, ANSWER + '"answer": {"precision": 6, "recall": 1}}'),
+    (OF_SCALES, ANSWER + '"answer": {"precision": true, "recall": 1}}'), (OF_SCALES, ANSWER + '"answer": "tie"}'),
+    (OF_SCALES, ANSWER + '"undo": true}'), (OF_CHOICES, '{"id": "row 1", "answer": 2}'),
+    (OF_CHOICES, '{"id": "row 1", "answer": -1}'), (OF_CHOICES, '{"id": "row 1", "answer": true}'),
+    (OF_CHOICES, ANSWER + '"answer": 1}'), (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 1", "answer": 0}'),
+    (OF_CHOICES, '{"id": "row 1", "answer": 1}\n{"id": "row 2", "undo": true}'),
+])  # fmt: skip
 def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any], row: str) -> None:
     session = make_session(tmp_path, **asked)
     file_of(session).write_text(row + "\n")
@@ -153,20 +144,13 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path, asked: dict[str, Any]
 # -- What raters are asked, as a command line or a file says it
 
 
-@pytest.mark.parametrize(
-    ("aspects", "better", "said"),
-    [
-        (["precision"], "", "expected NAME=LOW-HIGH"),
-        (["p=1-5: a | b | c"], "", "has 3 labels (separated by |) for 5 scores"),
-        (["p=1-10"], "", "from 0 to 9, the lower one first"),
-        (["p=5-1"], "", "from 0 to 9, the lower one first"),
-        (["p=1-1"], "", "from 0 to 9, the lower one first"),
-        (["p q=1-5"], "", "use ASCII letters, digits and _"),
-        (["p=1-5", "p=1-5"], "", "is used twice"),
-        (["p=1-5"], "Which?", "exactly one of"),
-        ([], "", "exactly one of"),
-    ],
-)
+@pytest.mark.parametrize(("aspects", "better", "said"), [
+    (["precision"], "", "expected NAME=LOW-HIGH"),
+    (["p=1-5: a | b | c"], "", "has 3 labels (separated by |) for 5 scores"),
+    (["p=1-10"], "", "from 0 to 9, the lower one first"), (["p=5-1"], "", "from 0 to 9, the lower one first"),
+    (["p=1-1"], "", "from 0 to 9, the lower one first"), (["p q=1-5"], "", "use ASCII letters, digits and _"),
+    (["p=1-5", "p=1-5"], "", "is used twice"), (["p=1-5"], "Which?", "exactly one of"), ([], "", "exactly one of"),
+])  # fmt: skip
 def test_what_is_no_question_is_refused(aspects: list[str], better: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         questions_of(aspects, better)

@@ -56,6 +56,12 @@ def choices(tmp_path):
         yield client
 
 
+def send(browser: Any, link: str, number: int, **fields: str) -> Any:
+    """Answer the page that a rater is shown, as if it were that of a number."""
+    shown = re.findall(r'type="hidden" name="(captions)" value="(\w+)"', browser.get(f"/raters/{link}").text)
+    return browser.post(f"/raters/{link}/answers", data={"number": str(number), **dict(shown), **fields})
+
+
 def test_a_name_leads_to_what_is_asked_and_one_that_is_none_is_told(client: Any) -> None:
     answer = client.get("/", params={"name": "Ann B."})
     assert (answer.status_code, answer.headers["location"]) == (303, "/raters/ann-b")
@@ -77,7 +83,7 @@ def test_pages_are_blind(client: Any, choices: Any) -> None:
             assert "secret-model" not in said
             assert not any(f"row {row}" in said for row in range(6))
     for number in range(6):
-        choices.post("/raters/eve/answers", data={"number": str(number), "choice": "0"})
+        send(choices, "eve", number, choice="0")
     assert "all 6 answers are saved" in choices.get("/raters/eve").text
     assert "secret-model" not in choices.get("/raters/eve").text
     assert "secret-model" not in choices.get("/").text
@@ -92,7 +98,7 @@ def test_a_rater_with_a_link_answers_by_it_alone(tmp_path) -> None:
         for path in ("ann", f"ann-{'0' * 16}", ann.replace("ann", "bob")):
             assert client.get(f"/raters/{path}").status_code == 404
         assert "ann: 0 of 6 answered" in client.get(f"/raters/{ann}").text
-        answer = client.post(f"/raters/{ann}/answers", data={"number": "0", "choice": "0", "remark": "  odd \n one"})
+        answer = send(client, ann, 0, choice="0", remark="  odd \n one")
         assert answer.headers["location"] == f"/raters/{ann}"
         assert "ann: 1 of 6 answered" in client.get(f"/raters/{ann}").text
     (row,) = session.answers("ann").rows.values()
@@ -108,14 +114,14 @@ def test_an_answer_to_a_page_of_an_earlier_server_is_of_the_captions_that_it_sho
             page = client.get("/raters/ann", params={"token": TOKEN}).text
             # What others answer decides which battle is drawn.
             for done in range(2 * number, min(8, 2 * number + 2)):
-                client.post("/raters/bob/answers", data={"number": str(done), "choice": "0"})
+                send(client, "bob", done, choice="0")
         sent = dict(re.findall(r'type="hidden" name="(number|captions)" value="(\w+)"', page)) | {"choice": "1"}
         with client_of(session) as client:
             client.get("/", params={"token": TOKEN})
             answer = client.post("/raters/ann/answers", data=sent)
             if answer.status_code == 409:
                 refused += 1
-                assert "since the server was restarted, it asks about these captions" in answer.text
+                assert "does not name these captions (was the server restarted?)" in answer.text
                 page = answer.text
                 sent = dict(re.findall(r'type="hidden" name="(number|captions)" value="(\w+)"', page)) | {"choice": "1"}
                 assert client.post("/raters/ann/answers", data=sent).status_code == 303
@@ -135,13 +141,13 @@ def test_pages_of_other_forms_are_blind_and_hold_no_markup_of_captions(tmp_path,
         texts = [client.get("/", params={"token": TOKEN}).text]
         for number in range(6):
             texts.append(client.get("/raters/ann").text)
-            client.post("/raters/ann/answers", data={"number": str(number), "choice": "cannot_tell"})
+            send(client, "ann", number, choice="cannot_tell")
     assert not any("secret-model" in text for text in texts)
     require_texts(texts, "rate")
 
 
 def test_a_name_that_looks_like_another_raters_is_refused(choices: Any) -> None:
-    choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"})
+    send(choices, "ann", 0, choice="0")
     answer = choices.get("/", params={"name": "\u0430nn"})
     assert answer.status_code == 400 and "looks like ann, who has answers" in answer.text
 
@@ -151,10 +157,10 @@ def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
     assert "words of" in page
     assert page.count('type="radio"') == 5 + 3 + 2
     assert "0 of 12 answered" in page
-    answer = client.post("/raters/cy/answers", data={"number": "0", "aspect0": "4", "aspect1": "0"})
+    answer = send(client, "cy", 0, aspect0="4", aspect1="0")
     assert (answer.status_code, answer.headers["location"]) == (303, "/raters/cy")
     assert list(client.session.answers("cy").current.values()) == [{"precision": 4, "recall": 0}]
-    again = client.post("/raters/cy/answers", data={"number": "0", "aspect0": "1", "aspect1": "1"})
+    again = send(client, "cy", 0, aspect0="1", aspect1="1")
     assert again.headers["location"] == "/raters/cy?note=kept"
     assert "the first one is kept" in client.get(again.headers["location"]).text
     assert list(client.session.answers("cy").current.values()) == [{"precision": 4, "recall": 0}]
@@ -165,7 +171,7 @@ def test_scales_are_answered_one_after_the_other_and_kept(client: Any) -> None:
 @pytest.mark.parametrize("numbers", [("", ""), ("4", ""), ("6", "0"), ("4.0", "0")])
 def test_what_is_no_answer_is_asked_again(client: Any, numbers: tuple[str, str]) -> None:
     fields = {f"aspect{at}": number for at, number in enumerate(numbers) if number}
-    answer = client.post("/raters/dee/answers", data={"number": "0", **fields})
+    answer = send(client, "dee", 0, **fields)
     assert answer.status_code == 400
     assert f"Choose a score for {'recall' if numbers[0] == '4' else 'precision'}." in answer.text
     assert client.session.answers("dee").current == {}
@@ -179,7 +185,7 @@ def test_a_choice_is_of_the_caption_and_not_of_its_place(choices: Any) -> None:
         assert "words of" not in page
         texts = re.findall(r'<span class="word">(.*?)</span></span>', page, flags=re.DOTALL)
         at = next(place for place, text in enumerate(texts) if "of many more" in text)
-        choices.post("/raters/ann/answers", data={"number": str(number), "choice": str(at)})
+        send(choices, "ann", number, choice=str(at))
         chosen.setdefault(str(at), set()).add(texts[at])
     assert set(chosen) == {"0", "1"}
     assert list(session.answers("ann").current.values()) == [0] * 6
@@ -189,18 +195,24 @@ def test_a_choice_is_of_the_caption_and_not_of_its_place(choices: Any) -> None:
 
 def test_ties_what_cannot_be_told_and_what_is_no_choice(choices: Any) -> None:
     for number, choice in enumerate(("tie", "cannot_tell")):
-        sent = {"number": str(number), "choice": choice}
-        assert choices.post("/raters/ann/answers", data=sent).status_code == 303
+        assert send(choices, "ann", number, choice=choice).status_code == 303
     for choice in ("2", "-1", "", "tie2", "None"):
-        answer = choices.post("/raters/ann/answers", data={"number": "2", "choice": choice})
+        answer = send(choices, "ann", 2, choice=choice)
         assert answer.status_code == 400
         assert "Choose a caption" in answer.text
     assert list(choices.session.answers("ann").current.values()) == ["tie", None]
 
 
+@pytest.mark.parametrize("captions", [{}, {"captions": ""}, {"captions": "another"}])
+def test_an_answer_that_does_not_name_its_captions_is_refused(choices: Any, captions: dict[str, str]) -> None:
+    answer = choices.post("/raters/ann/answers", data={"number": "0", "choice": "0", **captions})
+    assert answer.status_code == 409 and "not saved, as it does not name these captions" in answer.text
+    assert choices.session.answers("ann").current == {}
+
+
 def test_undo_leads_back_and_a_second_click_takes_nothing_more(choices: Any) -> None:
     for number in range(3):
-        choices.post("/raters/ann/answers", data={"number": str(number), "choice": "0"})
+        send(choices, "ann", number, choice="0")
     for _ in range(2):
         answer = choices.post("/raters/ann/undo", data={"number": "3"})
         assert answer.headers["location"] == "/raters/ann"
@@ -213,16 +225,15 @@ def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
-    choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"})
+    send(choices, "ann", 0, choice="0")
     monkeypatch.setattr(session.os, "fsync", full)
-    for path in ("answers", "undo"):
-        answer = choices.post(f"/raters/ann/{path}", data={"number": "1", "choice": "0"})
+    for answer in (send(choices, "ann", 1, choice="0"), choices.post("/raters/ann/undo", data={"number": "1"})):
         assert answer.status_code == 500
         assert "could not be saved: No space left" in answer.text
     monkeypatch.undo()
     assert len((choices.session.folder / "answers/ann.jsonl").read_text().splitlines()) == 1
     assert "1 of 6 answered" in choices.get("/raters/ann").text
-    choices.post("/raters/ann/answers", data={"number": "1", "choice": "tie"})
+    send(choices, "ann", 1, choice="tie")
     assert list(choices.session.answers("ann").current.values())[1:] == ["tie"]
     assert "2 of 6 answered" in choices.get("/raters/ann").text
 
@@ -230,7 +241,7 @@ def test_an_answer_that_cannot_be_kept_is_told(choices: Any, monkeypatch: pytest
 def test_answers_that_were_damaged_are_told_and_not_written_over(choices: Any) -> None:
     file = choices.session.folder / "answers" / "ann.jsonl"
     file.write_text("no answer\n")
-    for page in (choices.get("/raters/ann"), choices.post("/raters/ann/answers", data={"number": "0", "choice": "0"})):
+    for page in (choices.get("/raters/ann"), send(choices, "ann", 0, choice="0")):
         assert page.status_code == 500
         assert "ann.jsonl:1: is no answer to an open question" in page.text
     assert file.read_text() == "no answer\n"
@@ -281,8 +292,8 @@ def test_hostile_texts_stay_texts_on_every_page(client: Any, choices: Any) -> No
     pages += [client.get(path) for path in ("/nowhere" + HOSTILE[0].replace("#", ""), "/raters/" + HOSTILE[1])]
     for number in range(12):
         pages.append(client.get("/raters/hal"))
-        client.post("/raters/hal/answers", data={"number": str(number), "aspect0": "1", "aspect1": "0"})
+        send(client, "hal", number, aspect0="1", aspect1="0")
     for number in range(6):
         pages.append(choices.get("/raters/hal"))
-        choices.post("/raters/hal/answers", data={"number": str(number), "choice": "0"})
+        send(choices, "hal", number, choice="0")
     require_texts([answer.text for answer in pages], "rate")

@@ -190,18 +190,10 @@ def test_a_design_of_other_types_is_refused(tmp_path: Path, changes: dict[str, A
         read_session(session.folder)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"picture": "../../task/images/0.png"},
-        {"id": [1]},
-        {"captions": {}},
-        {"captions": {"secret-model-a": "a", "renamed": "b"}},
-        {"colour": 1},
-        b"[]\n",
-        b"\xff{\n",
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"picture": "../../task/images/0.png"}, {"id": [1]}, {"captions": {}},
+    {"captions": {"secret-model-a": "a", "renamed": "b"}}, {"colour": 1}, b"[]\n", b"\xff{\n",
+])  # fmt: skip
 def test_an_item_of_other_types_is_refused(tmp_path: Path, changes: dict[str, Any] | bytes) -> None:
     session = make_session(tmp_path, better="Which?", rows=2)
     items = session.folder / "items.jsonl"

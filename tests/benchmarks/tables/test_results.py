@@ -83,10 +83,8 @@ def test_wide_table_has_headings_and_numbered_notes_and_continues_below(monkeypa
         ["length", "τ-c ↑", "43.91", ""],
     ]
     assert cells(second) == [
-        ["Metric", "Statistic", "n", "Note"],
-        ["CIDEr", "τ-c ↑", "16,992", ""],
-        ["length", "τ-c ↑", "16,992", "[1]"],
-    ]
+        ["Metric", "Statistic", "n", "Note"], ["CIDEr", "τ-c ↑", "16,992", ""], ["length", "τ-c ↑", "16,992", "[1]"],
+    ]  # fmt: skip
     assert table.startswith("Flickr8k-Expert, m\n\n")
     assert table.endswith("\n\n[1] exact p = 0.012")
 
@@ -128,17 +126,10 @@ def test_legend_explains_the_difference_only_where_a_row_has_one():
         assert line == f"Published: pacspp, Table 1{said}"
 
 
-@pytest.mark.parametrize(
-    ("value", "scale", "shown"),
-    [
-        (0.5, 1, "0.5000"),
-        (0.0, 100, "0.00"),
-        (105.816, 1, "105.82"),
-        (-0.00004, 1, "0.0000"),
-        (12345.678, 1, "12,345.68"),
-        (17123456.0, 1, "1.712e+07"),
-    ],
-)
+@pytest.mark.parametrize(("value", "scale", "shown"), [
+    (0.5, 1, "0.5000"), (0.0, 100, "0.00"), (105.816, 1, "105.82"), (-0.00004, 1, "0.0000"),
+    (12345.678, 1, "12,345.68"), (17123456.0, 1, "1.712e+07"),
+])  # fmt: skip
 def test_number_of_decimals_follows_the_size(value: float, scale: float, shown: str):
     assert cells(render([task_run(result(value=value, scale=scale))]))[1][3] == shown
 
@@ -160,23 +151,10 @@ def test_csv_and_json_hold_plain_values(fmt: str):
     text = render([run], fmt)
     rows = json.loads(text) if fmt == "json" else list(csv.DictReader(io.StringIO(text)))
     expected = {
-        "task": "flickr8k_expert",
-        "model": None,
-        "metric": "cider",
-        "statistic": "kendall_c",
-        "category": "",
-        "value": 0.43912,
-        "low": 0.42,
-        "high": 0.45,
-        "stderr": 0.01,
-        "p": None,
-        "published": 0.439,
-        "no_image": None,
-        "n": 16992,
-        "empty": 0,
-        "note": "",
-        "reason": "",
-    }
+        "task": "flickr8k_expert", "model": None, "metric": "cider", "statistic": "kendall_c", "category": "",
+        "value": 0.43912, "low": 0.42, "high": 0.45, "stderr": 0.01, "p": None, "published": 0.439, "no_image": None,
+        "n": 16992, "empty": 0, "note": "", "reason": "",
+    }  # fmt: skip
     if fmt == "csv":
         expected = {key: "" if value is None else str(value) for key, value in expected.items()}
     assert rows[0] == expected
@@ -209,12 +187,9 @@ def test_run_gives_the_same_rows_as_table_and_as_frame():
 
 AGREEMENT = {"statistics": ["kendall_c", "pearson"], "scale": 100}
 PREFERENCE = {
-    **dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics")),
-    "output_type": "preference",
-    "doc_to_candidates": "candidates",
-    "doc_to_preferred": "preferred",
-    "doc_to_category": "kind",
-}
+    **dict.fromkeys(("doc_to_candidate", "doc_to_human", "statistics")), "output_type": "preference",
+    "doc_to_candidates": "candidates", "doc_to_preferred": "preferred", "doc_to_category": "kind",
+}  # fmt: skip
 METRICS = ["length", "rouge_l", "bleu_4", "cider", {"metric": "cider", "variant": "plain", "name": "plain"}]
 
 
@@ -245,11 +220,9 @@ def made(folder: Path, keys: dict[str, Any], **options: Any) -> capbench.Run:
 
 
 @pytest.mark.parametrize("keys", [AGREEMENT, PREFERENCE], ids=["agreement", "preference"])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"resamples": 0}, {"log_samples": "scores"}, {"metrics": ["length"], "limit": 1}],
-    ids=["intervals", "no intervals", "scores alone", "undefined"],
-)
+@pytest.mark.parametrize("options", [
+    {}, {"resamples": 0}, {"log_samples": "scores"}, {"metrics": ["length"], "limit": 1},
+], ids=["intervals", "no intervals", "scores alone", "undefined"])  # fmt: skip
 def test_run_that_is_read_back_prints_the_table_of_the_fresh_run(tmp_path, keys, options):
     fresh = made(tmp_path, keys, **options)
     again = capbench.load_run(fresh["rated"].folder)
@@ -268,11 +241,9 @@ def test_captioner_has_arrows_at_metrics_and_ceilings_as_shown(tmp_path: Path):
     run = capbench.evaluate("iiw-p5b", "iiw_400", metrics=["cider", "length", "bleu_1"], limit=5, resamples=0)
     assert [line.split("|")[3].strip() for line in run.table().splitlines()[2:]] == ["CIDEr ↑", "length", "BLEU-1 ↑"]
     assert legend(run.tasks) == [
-        "↑ higher is better",
-        "values are × 100; unscaled in csv, json and records",
-        "CIDEr: at most 1,000 as shown",
+        "↑ higher is better", "values are × 100; unscaled in csv, json and records", "CIDEr: at most 1,000 as shown",
         "length: no upper limit, unscaled",
-    ]
+    ]  # fmt: skip
     # bench compare puts the longer captions first, and lm-eval knows no metric without a direction.
     assert run.tasks[0].record.higher_is_better("length") is True
 

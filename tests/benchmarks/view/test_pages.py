@@ -1,6 +1,8 @@
 """What the pages say."""
 
 import html
+import io
+import json
 import re
 import shutil
 from pathlib import Path
@@ -12,12 +14,16 @@ import pyarrow.parquet
 import pytest
 from finished_runs import make_record, write_record
 from made_records import agreement_record
+from PIL import Image
 from rated_task import run_rated
+from task_keys import CAPTIONING
+from tiny_images import noise_video
 from viewed_runs import METRIC, ROWS, Viewed, caption
 
 import capbench
 from capbench.atomic_files import draft_beside
 from capbench.benchmarks.comparing.comparison import CompareSettings, compare_runs
+from capbench.benchmarks.inputs.task_images import Picture
 from capbench.benchmarks.records.progress_file import progress_written
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.charts import scatter
@@ -25,7 +31,7 @@ from capbench.benchmarks.view.compare_pages import compare_page
 from capbench.benchmarks.view.filters import FilterError
 from capbench.benchmarks.view.finding import Pictures, Runs
 from capbench.benchmarks.view.sample_list import samples_page
-from capbench.benchmarks.view.sample_pages import explain, sample_page, scatter_page
+from capbench.benchmarks.view.sample_pages import explain, picture, sample_page, scatter_page
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
 from capbench.benchmarks.view.site import (
     NoSuchPageError,
@@ -76,6 +82,61 @@ def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> N
         "twin", "twin", "alone [num_beams=7]", "same [num_beams=5, top_p=0.5]", "same [num_beams=3, top_p=0.5]",
     ]  # fmt: skip
     assert [runs[at].name for at in (0, 2)] == ["twin, 2023-11-14 22:13", "alone [num_beams=7], 2023-11-14 22:13"]
+
+
+def test_a_list_of_800_runs_is_searched_newest_first_and_a_small_page(tmp_path: Path) -> None:
+    for number in range(800):
+        keys = {"model": f"model-{number // 20}", "date": 1.7e9 + 86_400 * (number * 7 % 800)}
+        record = make_record(f"task_{number % 20:02}", "generate_until", values={"cider": 0.4, "meteor": 0.3}, **keys)
+        write_record(tmp_path, str(number), record)
+    site = Site(Runs([tmp_path]), Pictures(DataLocations()))
+    page = index_page(site, {})
+    assert "800 runs of 20 tasks." in page and len(page) < 250_000
+    for table in page.split("<tbody>")[1:]:
+        began = re.findall(r"<small>(\d[^<]+) UTC", table)
+        assert len(began) == 40 and began == sorted(began, reverse=True)
+    searched = index_page(site, {"q": "Model-31 task_07 METEOR"})
+    assert (
+        re.findall(r'<a href="/runs/[^"]+">([^<]+)', searched) == ["model-31"]
+        and "1 run of 1 task matching" in searched
+    )
+
+
+def test_about_this_run_has_what_decides_the_numbers_and_what_they_cost(client: Any, viewed: Viewed) -> None:
+    record, page = viewed.first.record, client.get(f"/runs/{viewed.first.key}/about").text
+    sections = page.partition("<main")[2].split("</h2>")
+    titles = " ".join(section.rpartition(">")[2] for section in sections[:-1])
+    assert titles == "Model Settings Protocol Metrics Cost Software and machine"
+    model, settings, protocol, metrics, cost, software = (
+        dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", section)) for section in sections[1:]
+    )
+    assert model["prompt"] == "Describe it." and model["model"].startswith("adapter: captions; sha256: ")
+    assert settings["task"] == "captioned, version 1.0" and settings["documents"] == f"{ROWS} of {ROWS}"
+    assert settings["fingerprint"] == record.fingerprint and settings["resamples"] == "100"
+    assert settings["run"] == viewed.first.key and settings["encoder"] == "–"
+    assert protocol["output_type"] == "generate_until"
+    assert metrics["cider"].startswith("metric: Cider; variant: d;") and METRIC in map(html.unescape, metrics)
+    assert float(cost["all, seconds"]) >= 0 and "cider, seconds" in cost and "capbench" in software
+    # The page of results names the main ones, and leads to the rest.
+    results = client.get(f"/runs/{viewed.first.key}").text
+    assert "<dt>prompt</dt><dd>Describe it.</dd>" in results and "<dt>fingerprint</dt>" not in results
+
+
+def test_a_video_is_shown_as_frames_that_move_on_the_page_of_its_sample(tmp_path: Path) -> None:
+    captioned = CAPTIONING | {"task": "clips", "video_folder": "clips", "metric_list": ["length"]}
+    (tmp_path / "clips").mkdir()
+    noise_video(tmp_path / "clips/a.mp4", 1, 20)
+    (tmp_path / "clips.yaml").write_text(json.dumps(captioned))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"image": "a.mp4", "references": ["x"]}))
+    (tmp_path / "captions.jsonl").write_text(json.dumps({"id": "0", "caption": "noise"}))
+    options = {"include_path": [tmp_path], "resamples": 0, "output_path": tmp_path / "runs"}
+    capbench.evaluate(f"captions:{tmp_path / 'captions.jsonl'}", "clips", **options)
+    site = Site(Runs([tmp_path / "runs"]), Pictures(DataLocations(), [tmp_path]))
+    (run,) = site.runs.all()[0]
+    assert f'<img class="large" src="/runs/{run.key}/pictures/0"' in sample_page(site, run.key, "0", {})
+    shown = picture(site, run.key, "0")
+    assert isinstance(shown, Picture) and shown.media_type == "image/webp"
+    assert Image.open(io.BytesIO(shown.content)).n_frames == 16  # type: ignore[attr-defined]
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> None:
@@ -158,7 +219,7 @@ def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has
         score = RunSamples(run.folder, run.record).numbers("meteor")[1]
         state = r"\?sort=-meteor&amp;q=length\+%3E\+1"
         assert re.search(rf'href="/runs/{run.key}/samples/1{state}".*{score:.4f}', table)
-    assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}&amp;x=meteor" in table
+    assert f"/compare?sample=1&amp;a={viewed.first.key}&amp;b={viewed.second.key}&amp;x=meteor#sample-1" in table
     assert "<ins>small</ins>" in table
     # Nobody else has run the task of ratings.
     assert "All models" not in client.get(f"/runs/{viewed.rated.key}/samples/1").text
@@ -216,6 +277,8 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     ids = RunSamples(viewed.rated.folder, viewed.rated.record).column("id").to_pylist()
     assert drawn == dict(enumerate(ids))
     assert f"{ROWS} samples; points have horizontal jitter" in text_of(answer)
+    of_metrics = client.get(f"/runs/{viewed.rated.key}/scatter", params={"x": "length", "y": METRIC}).text
+    assert len(re.findall(r'/samples/\d+\?a=[^"]+&amp;x=length&amp;y=', of_metrics)) > ROWS
     page = text_of(answer)
     assert "ROUGE-L against human rating" in page
     assert "Ranked higher by human rating" in page
@@ -245,6 +308,24 @@ def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(c
     by_length = text_of(client.get("/compare", params={**keys, "x": "length"}))
     assert [page.count(".jsonl better"), page.count(".jsonl has more")] == [14, 0]
     assert [by_length.count(".jsonl better"), by_length.count(".jsonl has more")] == [0, 14]
+
+
+def test_a_sample_of_a_comparison_has_its_place_there_and_leads_back_to_it(client: Any, viewed: Viewed) -> None:
+    keys = {"a": viewed.first.key, "b": viewed.second.key, "x": "capture", "by": "second", "page": "2"}
+    links = re.findall(r'<h3><a href="([^"]+)"', client.get("/compare", params=keys).text)
+    answer = client.get(html.unescape(links[1]))
+    assert f"14 of {ROWS} samples with scores on both sides, sorted by difference in score" in text_of(answer)
+    assert [links[0], links[2]] == re.findall(r'rel="(?:prev|next)" href="([^"]+)"', answer.text)
+    (back,) = re.findall(r'href="([^"]+)" rel="up">Comparison<', answer.text)
+    number = re.findall(r"/samples/(\d+)", links[1])[0]
+    assert back.endswith(f"#sample-{number}") and f'<li id="sample-{number}">' in client.get(html.unescape(back)).text
+    matches = client.get(html.unescape(re.findall(r'href="([^"]+)">matches<', answer.text)[0]))
+    assert f"14 of {ROWS} samples with scores" in text_of(matches)
+    # So does *compare* of a sample, whatever page of the comparison has it.
+    for sample in range(0, ROWS, 5):
+        page = client.get(f"/runs/{viewed.first.key}/samples/{sample}").text
+        (to,) = re.findall(r'href="(/compare[^"]+)" aria-label="Compare with', page)
+        assert f'<li id="sample-{sample}">' in client.get(html.unescape(to)).text
 
 
 def test_of_many_samples_the_verdict_is_by_influence_functions_and_says_so(client, viewed, monkeypatch) -> None:
@@ -294,11 +375,8 @@ def test_a_run_that_logged_scores_says_why_it_shows_no_texts(client: Any, viewed
     site = Site(Runs([KEPT]), Pictures(DataLocations()))
     key = next(run.key for run in site.runs.all()[0] if run.record.task == "flickr8k_expert")
     pages = (
-        run_page(site, key),
-        samples_page(site, key, {}),
-        sample_page(site, key, "1", {}),
-        scatter_page(site, key, {}),
-    )
+        run_page(site, key), samples_page(site, key, {}), sample_page(site, key, "1", {}), scatter_page(site, key, {}),
+    )  # fmt: skip
     assert [page.count("logged scores only") for page in pages] == [1] * 4
     assert "logged scores only" not in client.get(f"/runs/{viewed.first.key}").text
 
@@ -348,15 +426,13 @@ def samples(tmp_path: Path) -> RunSamples:
     """Seven samples, in parts of three."""
     texts, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.float64())
     columns = {
-        "id": [f"id {row}" for row in range(7)],
-        "candidate": ["Ein Baum", "zwei", None, "drei BÄUME", "x.y", "x", ""],
+        "id": [f"id {row}" for row in range(7)], "candidate": ["Ein Baum", "zwei", None, "drei BÄUME", "x.y", "x", ""],
         "references": pyarrow.array([["a"], [], None, ["b", "Baum b"], ["c"], ["c", None], ["d"]], texts),
         "ratings": pyarrow.array([[1, 2], [], None, [3, None], [4], [5, 5], [float("nan")]], numbers),
         "cider": pyarrow.array([0.5, None, 0.1, 0.9, 0.5, 0.3, float("inf")], pyarrow.float64()),
-        "length": pyarrow.array([1.0, 2, 3, 4, 5, 6, 7]),
-        "scores.cider": pyarrow.array([[1.0]] * 7),
+        "length": pyarrow.array([1.0, 2, 3, 4, 5, 6, 7]), "scores.cider": pyarrow.array([[1.0]] * 7),
         "failure": [None, "metric: why", None, None, None, None, None],
-    }
+    }  # fmt: skip
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "samples.parquet", row_group_size=3)
     return RunSamples(tmp_path, Record(agreement_record({"cider": None})))
 
@@ -389,27 +465,22 @@ def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str,
     assert samples.order(query=query).tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("cidr < 1", "character 1: the samples have no column 'cidr'. Did you mean 'cider'"),
-        ("cider < 1 andd length", "character 11: expected 'and', 'or' or the end, found 'andd'"),
-        ("cider < 'a'", "character 9: expected a number, as 'cider' holds numbers, found ''a''"),
-        ("length > 3 and", "character 15: expected a column, or a text in quotation marks, found the end"),
-        ("(length > 3", "character 12: expected '\\)', found the end"),
-        ("cider", "character 6: expected '<', '<=', .* after 'cider', found the end"),
-        ("references = a", "holds lists of texts: compare it by 'contains'"),
-        ("not " * 21 + "empty", "at most 20 levels"),
-        ("(" * 21 + "empty" + ")" * 21, "at most 20 levels"),
-        ("length = 1".ljust(1_001), "the filter has 1,001 characters; at most 1,000 are read"),
-        ("cider < 1 & length", "character 11: expected a column, a number or a text in quotation marks, found '&'"),
-        ("candidate contains and (", "character 24: expected 'and', 'or' or the end, found '\\('"),
-        ("dog", "no column 'dog'.\nColumns: ratings, .*failure, empty. A text or an id stands in .*: \"dog\""),
-        ("id = 39_2", "found '39_2'\nA text or an id stands in .*: \"39_2\""),
-        ("human < 1", "Did you mean 'human rating'"),
-        ("not length contains 1", "character 12: expected '<', '<=', .* after 'length', found 'contains'"),
-    ],
-)
+@pytest.mark.parametrize(("query", "message"), [
+    ("cidr < 1", "character 1: the samples have no column 'cidr'. Did you mean 'cider'"),
+    ("cider < 1 andd length", "character 11: expected 'and', 'or' or the end, found 'andd'"),
+    ("cider < 'a'", "character 9: expected a number, as 'cider' holds numbers, found ''a''"),
+    ("length > 3 and", "character 15: expected a column, or a text in quotation marks, found the end"),
+    ("(length > 3", "character 12: expected '\\)', found the end"),
+    ("cider", "character 6: expected '<', '<=', .* after 'cider', found the end"),
+    ("references = a", "holds lists of texts: compare it by 'contains'"), ("not " * 21 + "empty", "at most 20 levels"),
+    ("(" * 21 + "empty" + ")" * 21, "at most 20 levels"),
+    ("length = 1".ljust(1_001), "the filter has 1,001 characters; at most 1,000 are read"),
+    ("cider < 1 & length", "character 11: expected a column, a number or a text in quotation marks, found '&'"),
+    ("candidate contains and (", "character 24: expected 'and', 'or' or the end, found '\\('"),
+    ("dog", "no column 'dog'.\nColumns: ratings, .*failure, empty. A text or an id stands in .*: \"dog\""),
+    ("id = 39_2", "found '39_2'\nA text or an id stands in .*: \"39_2\""), ("human < 1", "Did you mean 'human rating'"),
+    ("not length contains 1", "character 12: expected '<', '<=', .* after 'length', found 'contains'"),
+])  # fmt: skip
 def test_a_filter_that_cannot_be_read_is_an_error_that_names_the_place(samples: RunSamples, query: str, message: str):
     with pytest.raises(FilterError) as raised:
         samples.order(query=query)

@@ -37,19 +37,12 @@ def test_the_address_with_the_token_sets_a_cookie_that_lets_in_and_no_page_holds
     assert (again.status_code, again.headers.get("set-cookie")) == (200, None)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "http://evil.example"},
-        {"origin": "http://127.0.0.1:9000"},
-        {"origin": "null"},
-        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
-        {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
-        {"host": "evil.example:8000"},
-        {"host": "127.0.0.1.evil.example"},
-        {"host": "[::1"},
-    ],
-)
+@pytest.mark.parametrize("headers", [
+    {"origin": "http://evil.example"}, {"origin": "http://127.0.0.1:9000"}, {"origin": "null"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+    {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+    {"host": "evil.example:8000"}, {"host": "127.0.0.1.evil.example"}, {"host": "[::1"},
+])  # fmt: skip
 def test_what_pages_elsewhere_ask_is_refused(client: Any, headers: dict[str, str]) -> None:
     assert client.get("/", headers=headers).status_code == 403
 
@@ -84,11 +77,9 @@ def test_nothing_is_written(client: Any) -> None:
 
 def test_every_answer_says_what_a_browser_may_do_with_it(client: Any, outside: Any, viewed) -> None:
     expected = {
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        "x-frame-options": "DENY",
+        "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "x-frame-options": "DENY",
         "cross-origin-resource-policy": "same-origin",
-    }
+    }  # fmt: skip
     for path in ("/", "/nowhere", "/assets/view.js", f"/runs/{viewed.first.key}/pictures/0"):
         headers = client.get(path).headers
         policy = headers["content-security-policy"]
