@@ -45,16 +45,11 @@ gc.disable()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules of costly tests in each worker's share: what is left to the end is short.
-
-    A browser takes as long to start as to look at ten pages: tests that have one are the first worker's.
-    """
+    """Begin with the modules of costly tests in each worker's share: what is left to the end is short."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     costly = {item.path for item in items if {"costly", "ray"} & {mark.name for mark in item.iter_markers()}}
-    browser = [item for item in items if "browser" in item.path.parts]
-    items[:] = [item for item in items if "browser" not in item.path.parts]
     first, rest = ([item for item in items if (item.path in costly) is part] for part in (True, False))
-    items[:] = browser + [
+    items[:] = [
         item
         for worker in range(workers)
         for part in (first, rest)
