@@ -50,7 +50,8 @@ class ImageFinder:
         """The error about requested images that may not be read; None where all may."""
         if not self._outside:
             return None
-        count, folders = len(self._outside), outermost(file.resolve().parent for file in self._outside)
+        files = tuple(self._outside)  # pages ask for images from several threads
+        count, folders = len(files), outermost(file.resolve().parent for file in files)
         subject = f"{count:,} {'video' if self._videos else 'image'}{'' if count == 1 else 's'}"
         lie = OUTSIDE if count == 1 else OUTSIDE.replace("lies", "lie", 1)
         return DataError(

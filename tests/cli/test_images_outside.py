@@ -143,6 +143,22 @@ def test_rating_session_says_it_in_place_of_that_there_are_no_images(bench, writ
     assert images.outside is None
 
 
+def test_image_that_another_thread_asks_for_meanwhile_breaks_no_error(write, away: Path, monkeypatch):
+    path = write("generate_until") / "small.yaml"
+    images = TaskImages(load_task(path)[0], path, DataLocations())
+    images.read("r0", "0.png")
+    left, resolve = list(range(1, IMAGES)), Path.resolve
+
+    def resolve_while_others_ask(file: Path, strict: bool = False) -> Path:
+        if left and file.suffix == ".png":
+            images.read(f"r{left[0]}", f"{left.pop(0)}.png")
+        return resolve(file, strict)
+
+    monkeypatch.setattr(Path, "resolve", resolve_while_others_ask)
+    assert f"1 image lies outside of the folders of the task and its data, in {away}" in str(images.outside)
+    assert f"{IMAGES} images lie outside" in str(images.outside)
+
+
 # -- Somebody else's task, or file of captions, names what is private: it is not read, and is named
 
 
