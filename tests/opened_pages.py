@@ -23,16 +23,24 @@ def served(application: Any, command: str, port: int = 0) -> Iterator[str]:
     import uvicorn
 
     addresses: queue.Queue[str] = queue.Queue()
-    started: list[uvicorn.Server] = []
+    started: queue.Queue[uvicorn.Server] = queue.Queue()
+    arguments = {"command": command, "holds": "sees all", "port": port, "announce": addresses.put}
+    thread = threading.Thread(target=serve, args=(application,), kwargs=arguments)
     run = uvicorn.Server.run
+
+    def note_own(server: uvicorn.Server, sockets: Any) -> None:
+        # A server that was begun before may run only now.
+        if threading.current_thread() is thread:
+            started.put(server)
+        run(server, sockets)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uvicorn.Server, "run", lambda server, sockets: (started.append(server), run(server, sockets)))
-        arguments = {"command": command, "holds": "sees all", "port": port, "announce": addresses.put}
-        thread = threading.Thread(target=serve, args=(application,), kwargs=arguments)
+        patch.setattr(uvicorn.Server, "run", note_own)
         thread.start()
         yield addresses.get(timeout=60)
-        started[0].should_exit = True
+        started.get(timeout=60).should_exit = True
         thread.join(60)
+    assert not thread.is_alive()
 
 
 def open_browser(browser: Browser, address: str, said: list[str], own: str = "", **options: Any) -> BrowserContext:
