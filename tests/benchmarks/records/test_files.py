@@ -106,6 +106,10 @@ def test_numbers_of_a_metric_are_over_the_rows_that_it_scored(folder: Path):
     assert done.results[0].value == pytest.approx(1 / 3)
 
 
+def test_record_has_the_choices_of_the_protocol(folder: Path):
+    assert run(folder).record.protocol_choices["empty_caption"] == "zero"
+
+
 def test_names_and_texts_do_not_change_the_fingerprint(folder: Path):
     first = run(folder).record.fingerprint
     text = TASK.replace("task: small", "task: small\ndescription: Another text.\ntask_alias: Another\nscale: 100")
@@ -227,6 +231,8 @@ def test_samples_that_were_changed_are_not_read(folder: Path):
         read.samples  # noqa: B018
     assert caught.value.message.startswith(f"{path}: ")
     assert "'bench verify' lists all errors" in str(caught.value)
+    with pytest.raises(DataError, match="was changed after the run"):
+        require_files(done.folder, read.record)
     # Samples that may not be passed on are missing where a run was.
     path.unlink()
     require_files(done.folder, read.record)

@@ -141,6 +141,16 @@ def run(folder: Path, log_samples: Any, **options: Any) -> TaskRun:
     return done[options["tasks"]]
 
 
+def test_name_that_is_the_last_part_of_another_ones_path_stays_its_own(folder: Path):
+    rows = (folder / "rows.jsonl").read_text().splitlines()[:2]
+    (folder / "rows.jsonl").write_text("\n".join(rows).replace("/photos/a/2.jpg", "1.jpg"))
+    done = run(folder, "scores")
+    assert done.folder is not None
+    path, name = pyarrow.parquet.read_table(done.folder / "samples.parquet")["image"].to_pylist()
+    assert name == "1.jpg"
+    assert path.startswith("1.jpg#")
+
+
 def everything_written(done: TaskRun) -> str:
     """Return all that lies in a run's folder, as text."""
     assert done.folder is not None
