@@ -189,7 +189,7 @@ def _decode(images: Sequence[_Encoded], device: torch.device) -> list[torch.Tens
         RuntimeError: One of them cannot be decoded.
     """
     import torch
-    from torchcodec.decoders import decode_jpeg  # documented there
+    from torchcodec.decoders import decode_jpeg
 
     decoded = decode_jpeg([image.data for image in images], mode="RGB", device=device)
     last_pixels = torch.stack([image[:, -1, -1] for image in decoded]).tolist()

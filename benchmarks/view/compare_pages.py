@@ -80,7 +80,7 @@ def place_in_comparison(site: Site, key: str, sample: int, query: Mapping[str, s
     Returns:
         Nothing if the sample is in no comparison.
     """
-    if "b" not in query:
+    if "b" not in query or key not in (query.get("a"), query["b"]):
         return {}
     pairs = _PairList.read(site, query)
     if (at := pairs.place(key, sample)) is None:

@@ -298,7 +298,7 @@ def _with_peft(module: torch.nn.Module, lora: Lora) -> Any:
     )
     try:
         with quiet_peft():
-            return get_peft_model(module, config)  # any module will do
+            return get_peft_model(module, config)
     except Exception as error:
         # peft raises errors of many types, for example for targets without a match.
         raise UsageError(
