@@ -19,8 +19,9 @@ from in_shards import Broken
 from own_entries import own_entries
 
 import capbench
+from capbench.adapters import ImageHandle
 from capbench.benchmarks.records.files import require_files, write_run
-from capbench.benchmarks.records.hashes import plain, verify
+from capbench.benchmarks.records.hashes import DataHash, plain, verify
 from capbench.benchmarks.records.reading import find_records
 from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.records.schema import SCHEMA_PATH
@@ -106,10 +107,6 @@ def test_numbers_of_a_metric_are_over_the_rows_that_it_scored(folder: Path):
     assert done.results[0].value == pytest.approx(1 / 3)
 
 
-def test_record_has_the_choices_of_the_protocol(folder: Path):
-    assert run(folder).record.protocol_choices["empty_caption"] == "zero"
-
-
 def test_names_and_texts_do_not_change_the_fingerprint(folder: Path):
     first = run(folder).record.fingerprint
     text = TASK.replace("task: small", "task: small\ndescription: Another text.\ntask_alias: Another\nscale: 100")
@@ -149,6 +146,17 @@ def test_data_changes_the_fingerprint(folder: Path, column: str):
     lines = (folder / "rows.jsonl").read_text().splitlines()
     (folder / "rows.jsonl").write_text("\n".join([json.dumps(row), *lines[1:]]))
     assert run(folder).record.fingerprint != first
+
+
+def test_other_images_have_another_hash_in_whatever_pieces_they_come(tmp_path: Path):
+    def hash_of(*pieces: str) -> str | None:
+        whole = DataHash()
+        for piece in pieces:
+            images = [ImageHandle(tmp_path / name) for name in piece if (tmp_path / name).write_text(name)]
+            whole.add_images(Items(piece, piece, [()] * len(piece), np.ones(len(piece)), images))
+        return whole.images
+
+    assert hash_of("abc") == hash_of("a", "bc", "ab") != hash_of("abd")
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "..", "a/b", "/etc/task"])
@@ -223,7 +231,7 @@ def test_run_that_was_edited_is_not_loaded(folder: Path):
 
 def test_samples_that_were_changed_are_not_read(folder: Path):
     done = run(folder)
-    assert done.folder is not None
+    assert done.folder is not None and done.record.protocol_choices["empty_caption"] == "zero"
     path = done.folder / "samples.parquet"
     read = capbench.load_run(done.folder)["small"]
     pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).slice(1), path)

@@ -147,8 +147,7 @@ def test_name_that_is_the_last_part_of_another_ones_path_stays_its_own(folder: P
     done = run(folder, "scores")
     assert done.folder is not None
     path, name = pyarrow.parquet.read_table(done.folder / "samples.parquet")["image"].to_pylist()
-    assert name == "1.jpg"
-    assert path.startswith("1.jpg#")
+    assert (name, path[:6]) == ("1.jpg", "1.jpg#")
 
 
 def everything_written(done: TaskRun) -> str:
