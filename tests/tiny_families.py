@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tiny_lvlm
+import torch
 from tiny_lvlm import TOWER, save_tiny, text_config, tiny_tokenizer
 
 Shrunk = tuple[dict[str, Any], Any]
@@ -393,6 +394,7 @@ def _make_phi4(folder: Path, seed: int = 0) -> Path:
     from transformers import AutoModelForCausalLM
 
     _make("phi4_multimodal", _phi4, folder, seed)
+    torch.manual_seed(seed)
     lora = LoraConfig(target_modules=["qkv_proj"], r=2, init_lora_weights=False)
     get_peft_model(AutoModelForCausalLM.from_pretrained(folder), lora).save_pretrained(folder / "vision-lora")
     return folder
@@ -471,7 +473,6 @@ def make_encoder(alias: str, folder: Path) -> Path:
     import json
 
     import open_clip
-    import torch
     from safetensors.torch import save_file
 
     from capbench.adapters.aliases import list_aliases
@@ -507,7 +508,6 @@ def make_encoder(alias: str, folder: Path) -> Path:
 
 def make_metaclip2(folder: Path) -> Path:
     """Write a MetaCLIP 2 of transformers; return the folder."""
-    import torch
     from transformers import MetaClip2Config, MetaClip2Model
 
     tokenizer = ending_tokenizer()
