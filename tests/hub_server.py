@@ -229,6 +229,7 @@ _FILE = re.compile(r"/(?P<kind>datasets/)?(?P<name>[\w.-]+(?:/[\w.-]+)?)/resolve
 class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None: ...
 

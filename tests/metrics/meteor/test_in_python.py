@@ -97,22 +97,3 @@ def test_statistics_of_flickr8k_expert_and_of_long_captions_are_those_of_the_jar
     jar = recorded.statistics("data", keys)
     assert len(keys) > 300
     assert [key for key, answer in ours(keys).items() if answer != jar[key]] == []
-
-
-@pytest.mark.costly
-def test_jar_still_answers_what_was_recorded(
-    composed, coco_keys, competing_keys, keys_of, recorded, start_released, released_values
-):
-    """The only test that starts the jar with the released table, which takes it twenty core-seconds to read."""
-    released = start_released()
-    process = released.meteor_p
-
-    def answer(key: str) -> list[float]:
-        candidate, *references = json.loads(key)
-        process.stdin.write((" ||| ".join(["SCORE", *references, candidate]) + "\n").encode())
-        process.stdin.flush()
-        return [float(number) for number in process.stdout.readline().split()]
-
-    for name, keys in (("coco", coco_keys), ("competing", competing_keys), ("composed", keys_of(composed))):
-        assert {key: answer(key) for key in keys} == recorded.statistics(name, keys)
-    assert released_values(released, composed) == recorded.values("composed")
