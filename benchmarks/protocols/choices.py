@@ -268,7 +268,8 @@ class Choices(Protocol[SettingsT]):
             n, scale = int(sum(mask.sum() for mask in members)), job.task.scale
             result = Result(metric, statistic, label, None, n, True, scale, reason=reason, category=name)
             estimate = _mean_credit(credit, members), partial(_influence_on_mean, credit, members)
-            results.append(estimated_result(job, result, estimate, images))
+            counted = np.logical_or.reduce(members)
+            results.append(estimated_result(job, result, estimate, images, counted=counted))
         return results
 
     def ranking(

@@ -212,6 +212,12 @@ class _ResultPart:
         values = [scored.value_of_weights(members) for members in self.members]
         return values[0] if len(values) == 1 else lambda weights: float(np.mean([of(weights) for of in values]))
 
+    def share_of(self, scored: ScoredMetric) -> int | None:
+        """Return the number of items that add to the denominator of a share; None for other numbers."""
+        if not scored.metric.is_share or scored.terms is None:
+            return None
+        return int(np.count_nonzero(self.items & (np.concatenate([terms[:, 1] for terms in scored.terms()]) > 0)))
+
     def influence(self, scored: ScoredMetric) -> Influence | None:
         """Return the terms of items in the value; None where the metric has no sums."""
         influences = [scored.influence(members) for members in self.members]
@@ -256,9 +262,12 @@ def _intervals(job: Job, documents: int, asked: Mapping[str, tuple[ScoredMetric,
         # The influences of only one value are in memory at a time.
         for key, (metric, part) in asked.items():
             if spread := part.influence(metric):
-                intervals[key] = spread.interval(settings.level, is_share=metric.metric.is_share)
+                of = part.share_of(metric)
+                intervals[key] = spread.interval(settings.level, is_share=metric.metric.is_share, of=of)
     if waiting := {key: part.value(metric) for key, (metric, part) in asked.items() if key not in intervals}:
         resampled = resample_values(waiting, np.arange(documents), settings.draws(job.progress(INTERVALS)))
         for key, spread in resampled.items():
-            intervals[key] = spread.interval(settings.level, is_share=asked[key][0].metric.is_share)
+            metric, part = asked[key]
+            of = part.share_of(metric)
+            intervals[key] = spread.interval(settings.level, is_share=metric.metric.is_share, of=of)
     return intervals

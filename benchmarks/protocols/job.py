@@ -359,7 +359,13 @@ class Result:
 
 
 def estimated_result(
-    job: Job, result: Result, estimate: WeightedValue, images: np.ndarray, *, is_share: bool = True
+    job: Job,
+    result: Result,
+    estimate: WeightedValue,
+    images: np.ndarray,
+    *,
+    is_share: bool = True,
+    counted: np.ndarray | None = None,
 ) -> Result:
     """Return a result with its value and interval over images; without, but with the reason, if undefined.
 
@@ -369,6 +375,7 @@ def estimated_result(
         estimate: The number of weighted rows; may raise ``UndefinedStatistic``.
         images: ``[rows]`` integers: the image of each.
         is_share: Whether it is a share of rows, or another mean between 0 and 1, whose interval is Wilson's.
+        counted: ``[rows]`` mask of those that it is a share of; all by default.
     """
     from ..statistics.contract import UndefinedStatistic
     from ..statistics.influence import spreads_of_values
@@ -379,7 +386,8 @@ def estimated_result(
             number = float(estimate[0](np.ones(len(images))))
             if settings.resamples:
                 spread = spreads_of_values({"": estimate}, images, settings.draws())[""]
-                interval = spread.interval(settings.level, is_share=is_share)
+                of = None if counted is None else len(np.unique(images[counted]))
+                interval = spread.interval(settings.level, is_share=is_share, of=of)
     except UndefinedStatistic as error:
         result = replace(result, reason=str(error))
     return replace(result, value=number).with_interval(interval)

@@ -241,7 +241,9 @@ class YesNo(Protocol[YesNoSettings]):
             lambda weights: pool(weights @ terms),
             lambda: along(gradient(smooth, totals), [terms]),
         )
-        return estimated_result(job, result, estimate, first_seen(numbers["image"]))
+        # A term on which the rate depends anywhere: precision is of what was answered so, recall of what is so.
+        counted = (terms @ (gradient(smooth, np.ones(len(TERMS))) != 0)).astype(bool)
+        return estimated_result(job, result, estimate, first_seen(numbers["image"]), counted=counted)
 
 
 def _question(document: Document) -> Iterator[_Question]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from ...progress import Reporter, unheard
 from . import Draws, Intervals
-from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, caution_of
+from .contract import ONE_IMAGE, Interval, RatedScores, Statistic, UndefinedStatistic, caution_of
 from .intervals import share_within, t_quantile, wilson
 
 _NORMAL = NormalDist()
@@ -111,21 +111,22 @@ class Resamples:
         """Return the difference on each resample; both must come from the same draws."""
         return Resamples(self.values - other.values, self.value - other.value, self.images, self.reason or other.reason)
 
-    def interval(self, level: float = 0.95, *, is_share: bool = False) -> Interval:
+    def interval(self, level: float = 0.95, *, is_share: bool = False, of: int | None = None) -> Interval:
         """Return the bias-corrected percentile interval, or why there is none.
 
         Args:
             level: Share of samples whose interval holds the truth.
             is_share: Whether the number is a share of rows, whose interval is Wilson's.
+            of: Number of images that a share is of, where it is not of all.
         """
-        defined = self.values[np.isfinite(self.values)]
-        if reason := self.fault():
+        defined, images = self.values[np.isfinite(self.values)], self.images if of is None else of
+        if reason := self.fault() or (ONE_IMAGE if images < 2 else ""):
             return Interval(None, None, None, len(defined), reason)
         stderr, caution = float(defined.std(ddof=1)), caution_of(self.images)
         if is_share:
             # Resamples scatter a little less than samples do.
             unbiased = stderr * math.sqrt(self.images / (self.images - 1))
-            shared = wilson(self.value, unbiased, self.images, level)
+            shared = wilson(self.value, unbiased, images, level)
             return replace(shared, stderr=stderr, resamples=len(defined))
         low, high = bias_corrected(defined, self.value, self.images, level)
         return Interval(low, high, stderr, len(defined), caution=caution)
@@ -149,7 +150,7 @@ class Resamples:
     def fault(self) -> str:
         """Return why these resamples give no interval; empty where they do."""
         if self.images < 2:
-            return "fewer than 2 images to draw from"
+            return ONE_IMAGE
         undefined = len(self.values) - int(np.isfinite(self.values).sum())
         if undefined > UNDEFINED_SHARE * len(self.values) or len(self.values) - undefined < 2:
             return f"undefined on {undefined} of {len(self.values)} resamples ({self.reason})"

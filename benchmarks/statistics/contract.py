@@ -123,6 +123,10 @@ class Interval:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
+ONE_IMAGE = "fewer than 2 images to draw from"
+"""Why there is no interval over an image or none."""
+
+
 def caution_of(images: int) -> str:
     """Return what to know about an interval over so many images; empty for enough of them."""
     return f"interval over only {images} images" if images < FEW_IMAGES else ""

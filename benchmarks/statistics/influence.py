@@ -19,7 +19,7 @@ import numpy as np
 
 from . import Draws
 from .bootstrap import Resamples, Value, by_influence, code_images, defined, draw, resample_all, resample_values
-from .contract import Interval, RatedScores, Statistic, UndefinedStatistic, caution_of
+from .contract import ONE_IMAGE, Interval, RatedScores, Statistic, UndefinedStatistic, caution_of
 from .intervals import share_within, t_quantile, wilson
 
 _AT_ONCE = 100_000
@@ -85,25 +85,27 @@ class Influence:
 
     def fault(self) -> str:
         """Return why the number has no standard error; empty where it has one."""
-        return self.reason or ("fewer than 2 images to draw from" if len(self.of_image) < 2 else "")
+        return self.reason or (ONE_IMAGE if len(self.of_image) < 2 else "")
 
     @property
     def images(self) -> int:
         """Number of images."""
         return len(self.of_image)
 
-    def interval(self, level: float = 0.95, *, is_share: bool = False) -> Interval:
+    def interval(self, level: float = 0.95, *, is_share: bool = False, of: int | None = None) -> Interval:
         """Return the interval by Student's t, or why there is none.
 
         Args:
             level: Share of samples whose interval holds the truth.
             is_share: Whether the number is a share of rows, whose interval is Wilson's.
+            of: Number of images that a share is of, where it is not of all.
         """
-        if reason := self.fault():
+        images = self.images if of is None else of
+        if reason := self.fault() or (ONE_IMAGE if images < 2 else ""):
             return Interval(None, None, None, 0, reason, "influence")
         stderr, caution = self.stderr, caution_of(self.images)
         if is_share:
-            return wilson(self.value, stderr, self.images, level)
+            return wilson(self.value, stderr, images, level)
         width = t_quantile(level, self.images)
         low, high = self.value - width * stderr, self.value + width * stderr
         slope = 1 - self.value**2
@@ -298,6 +300,10 @@ class Ratio:
         """Return ``[n]`` the influence of each caption."""
         return (self.of - self.value() * self.by) / self.by.sum()
 
+    def images(self, of_row: np.ndarray) -> int:
+        """Return the number of images that add to its denominator, by the image ``[n]`` of each caption."""
+        return int(np.count_nonzero(np.bincount(of_row[self.by != 0])))
+
 
 def ratio_intervals(ratios: Mapping[str, Ratio], images: np.ndarray, draws: Draws, level: float) -> dict[str, Interval]:
     """Return the interval of each number; the draws are those of all other statistics of the same images.
@@ -314,7 +320,7 @@ def ratio_intervals(ratios: Mapping[str, Ratio], images: np.ndarray, draws: Draw
     if by_influence(draws.intervals, len(images)):
         return {
             name: Influence.of_rows(ratio.value(), ratio.influence(), images, count).interval(
-                level, is_share=ratio.is_share
+                level, is_share=ratio.is_share, of=ratio.images(images)
             )
             for name, ratio in ratios.items()
         }
@@ -330,6 +336,8 @@ def ratio_intervals(ratios: Mapping[str, Ratio], images: np.ndarray, draws: Draw
         denominators = some @ below
         np.divide(some @ above, denominators, out=drawn[first : first + len(some)], where=denominators > 0)
     return {
-        name: Resamples(drawn[:, place], ratio.value(), count, ratio.why).interval(level, is_share=ratio.is_share)
+        name: Resamples(drawn[:, place], ratio.value(), count, ratio.why).interval(
+            level, is_share=ratio.is_share, of=ratio.images(images)
+        )
         for place, (name, ratio) in enumerate(ratios.items())
     }

@@ -7,6 +7,7 @@ import pytest
 from task_keys import AGREEMENT, write_task
 
 import capbench
+from capbench.benchmarks.statistics.contract import ONE_IMAGE
 from capbench.errors import MetricError, UsageError
 from capbench.metrics import Context, Items
 from capbench.metrics.chair import ChairI, ChairS, SynonymTable, find_table, read_table, singular, tokens
@@ -106,16 +107,18 @@ def test_task_brings_objects_by_doc_to_objects(table_file: Path, tmp_path: Path)
     assert [f["samples"] for f in run.record.failures] == [["2"]]
     assert run.samples["objects"].to_pylist() == [["cat", "dog"], [], None]
 
-    # The same captions written by a model: chair_s is the share of those two images.
-    (tmp_path / "captions.jsonl").write_text(
-        "\n".join(json.dumps({"id": str(number), "caption": "a dog"}) for number in range(3))
-    )
-    asked = {"output_type": "generate_until", "doc_to_text": "Describe.", "statistics": []}
+    # Captions of a model: chair_s is the share of the first two images; of mentions there is one, of one image.
+    said = ["a tree", "a dog", "a dog"]
+    lines = [json.dumps({"id": str(number), "caption": text}) for number, text in enumerate(said)]
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    metrics = [{"metric": name, "synonyms": str(table_file)} for name in ("chair_s", "chair_i")]
+    asked = {"output_type": "generate_until", "doc_to_text": "Describe.", "statistics": [], "metric_list": metrics}
     del task["doc_to_candidate"], task["doc_to_human"]
     (tmp_path / "marked.yaml").write_text(json.dumps(task | asked))
     model = f"captions:{tmp_path / 'captions.jsonl'}"
-    run = capbench.evaluate(model, ["marked"], include_path=[tmp_path], resamples=0)["marked"]
-    assert run.results[0].value == 1 / 2
+    run = capbench.evaluate(model, ["marked"], include_path=[tmp_path], intervals="influence")["marked"]
+    assert [result.value for result in run.results] == [1 / 2, 1]
+    assert [result.interval.reason for result in run.results] == ["", ONE_IMAGE]
 
     del task["doc_to_objects"]
     (tmp_path / "marked.yaml").write_text(json.dumps(task | asked))

@@ -14,6 +14,7 @@ from capbench.benchmarks.protocols.document_reader import UnusableDocument
 from capbench.benchmarks.protocols.preference import Preference, PreferenceSettings, pairs_of_ranking, preference_credit
 from capbench.benchmarks.records.samples import COLUMNS
 from capbench.benchmarks.records.task_run import TaskRun
+from capbench.benchmarks.statistics.intervals import wilson
 from capbench.errors import DataError, TaskError
 
 TASK = {
@@ -52,9 +53,10 @@ def test_overall_accuracy_is_the_unweighted_mean_of_categories_and_the_record_na
     rows = [row(str(n), [3, 1], category="easy") for n in range(3)]
     # The second caption may be the preferred one.
     rows += [row("x", [1, 3], category="hard"), row("y", [1, 3], "1", category="hard")]
-    done = run(rows, doc_to_category="category")
+    done = run(rows, {"resamples": 200}, doc_to_category="category")
     numbers = [(result.category, result.value, result.n) for result in done.results]
     assert numbers == [("easy", 1.0, 3), ("hard", 0.5, 2), ("", 0.75, 5)]
+    assert done.results[0].interval.ends == wilson(1.0, 0.0, 3, 0.95).ends
     assert set(done.record.results) == {"length.accuracy.easy", "length.accuracy.hard", "length.accuracy"}
     of_all = run(rows, doc_to_category="category", protocol={"aggregate": "all"}).results[-1]
     assert (of_all.value, of_all.n) == (0.8, 5)

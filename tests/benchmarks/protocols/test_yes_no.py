@@ -11,6 +11,7 @@ import capbench
 from capbench.benchmarks.protocols.yes_no import RATES, TERMS, majority_elsewhere, released, strict, term_of
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
+from capbench.benchmarks.statistics.intervals import wilson
 from capbench.benchmarks.tables.results import render
 from capbench.errors import DataError
 from capbench.rows import BadRow
@@ -110,6 +111,10 @@ def test_both_kinds_of_intervals_are_of_the_same_size(run, intervals: str):
     (f1,) = [result for result in done.results if (result.metric, result.statistic) == ("released", "f1")]
     assert (f1.interval.method, f1.interval.resamples) == ("wilson", 200 if intervals == "bootstrap" else 0)
     assert f1.interval.stderr == pytest.approx(0.026, abs=0.008)
+    # Precision is of what was answered yes: here of questions on 10 images.
+    few = {str(n): "yes" if n < 40 and n % 2 == 0 else "no" for n in range(400)}
+    precision = run(rows, few, resamples=200, intervals=intervals).record.results["released.precision"]
+    assert precision.interval.ends == wilson(1.0, 0.0, 10, 0.95).ends
 
 
 def test_score_of_a_group_is_the_mean_of_results_as_more_is_better(run, tmp_path):

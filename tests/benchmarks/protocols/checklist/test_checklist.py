@@ -22,6 +22,7 @@ from capbench.benchmarks.statistics import Draws
 from capbench.benchmarks.statistics.bootstrap import resample_values
 from capbench.benchmarks.statistics.contract import UndefinedStatistic
 from capbench.benchmarks.statistics.influence import Ratio, ratio_intervals
+from capbench.benchmarks.statistics.intervals import wilson
 from capbench.benchmarks.tables.results import printed_tables
 from capbench.cli.main import main
 from capbench.errors import DataError, UsageError
@@ -159,6 +160,10 @@ def test_intervals_are_those_of_the_bootstrap_of_whole_images(way):
     tolerance = 1e-12 if way == "bootstrap" else 0.02
     assert (of_ratio.low, of_ratio.high) == pytest.approx((expected.low, expected.high), abs=tolerance)
     assert of_ratio.method == way
+    # Of the images of a share those count that it is of.
+    few = Ratio(np.zeros(100), (np.arange(100) < 5).astype(float), "", is_share=True)
+    of_few = ratio_intervals({"few": few}, np.arange(100), Draws(400, intervals=way), 0.95)["few"]
+    assert of_few.ends == wilson(0.0, 0.0, 5, 0.95).ends
     # A share that is undefined on resamples is withheld.
     rare = Ratio(np.array([1.0, *[0.0] * 9]), np.array([1.0, *[0.0] * 9]), "no caption was changed")
     interval = ratio_intervals({"one": rare}, np.arange(10), Draws(200), 0.95)["one"]
