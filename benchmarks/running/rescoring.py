@@ -237,11 +237,7 @@ def _of_captions(kept: Any, rows: Any, metric: str, has_failed: bool) -> _Values
     run, here = (np.array(table[metric].to_pylist(), dtype=np.float64) for table in (kept, rows))
     if has_failed:
         run = np.where(np.isnan(here), np.nan, run)
-    return _Values(run, here, (_reasons(kept), _reasons(rows)))
-
-
-def _reasons(samples: Any) -> list[str | None]:
-    return samples["failure"].to_pylist() if "failure" in samples.column_names else [None] * len(samples)
+    return _Values(run, here, (kept["failure"].to_pylist(), rows["failure"].to_pylist()))
 
 
 @dataclass(frozen=True)

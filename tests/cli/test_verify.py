@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from finished_runs import REMEDY, make_record, seal, write_record
 from PIL import Image
 
+from capbench.adapters.aliases import list_aliases
 from capbench.benchmarks.running import parity
 from capbench.benchmarks.running.parity import Component, check_parity, differences, unequal
 from capbench.benchmarks.store.store import default_store_path
@@ -224,7 +226,7 @@ def test_captions_that_were_changed_with_their_sums_are_noticed(bench, captioned
 def outside(bench, write_task, tmp_path: Path):
     """Return a function that runs CLIP-S where the last images lie outside, and gives how that is verified."""
 
-    def run(number: int, *arguments: object) -> tuple[str | Path, ...]:
+    def run(number: int, *arguments: object, model: Sequence[str] = ("shapes-clip",)) -> tuple[str | Path, ...]:
         tasks = write_task(metric_list=["clip_s", "length"])
         private = tmp_path / "private"
         private.mkdir()
@@ -234,7 +236,7 @@ def outside(bench, write_task, tmp_path: Path):
             Image.new("RGB", (32, 32), (50 * n, 0, 0)).save(folder / f"{n}.png")
             row["image"] = str(folder / f"{n}.png")
         (tasks / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        options = ("--task", "small", "--include_path", tasks, "--model", "shapes-clip", "--bootstrap", 0)
+        options = ("--task", "small", "--include_path", tasks, "--model", *model, "--bootstrap", 0)
         bench("run", *options, "--allow_outside", private, *arguments).succeeded()
         return "verify", "runs", "--again", "--include_path", tasks
 
@@ -279,6 +281,13 @@ def test_what_can_be_checked_is_checked_beside_images_outside(bench, outside, tm
 def test_images_outside_are_not_checkable_where_a_run_kept_no_samples(bench, outside):
     done = bench(*outside(1, "--log_samples", "none"))
     assert (done.code, again(done)[0]) == (0, {"shapes-clip": "the same; not checkable: clip_s"})
+
+
+def test_model_that_was_named_by_its_folder_is_not_checkable_without_it(bench, outside):
+    model = list_aliases()["shapes-clip"]
+    named = model.adapter, "--model_args", f"name=mine,pretrained={model.arguments['pretrained']}"
+    runs, _ = again(bench(*outside(0, model=named)))
+    assert "not checkable: pretrained=shapes-clip is not a file" in runs["mine"]
 
 
 def test_value_that_the_run_could_not_compute_is_missing_with_its_reason(bench, outside, tmp_path: Path):
