@@ -10,6 +10,7 @@ from typing import Any
 
 import tiny_lvlm
 import torch
+import transformers
 from tiny_lvlm import TOWER, save_tiny, text_config, tiny_tokenizer
 
 Shrunk = tuple[dict[str, Any], Any]
@@ -53,7 +54,6 @@ def _chat(image: str, thinks: bool = False) -> str:
 
 
 def _square(name: str, side: int = 32, **settings: Any) -> Any:
-    import transformers
 
     size = {"height": side, "width": side}
     return getattr(transformers, name)(size=size, **settings)
@@ -129,7 +129,6 @@ def _kosmos2() -> Shrunk:
 
 
 def _qwen(kind: str) -> Shrunk:
-    import transformers
 
     parts = Parts(_QWEN, "<|im_end|>", None)
     vision = {"depth": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": 32}
@@ -176,8 +175,6 @@ def _gemma3() -> Shrunk:
 
 
 def _gemma4(prefix: str) -> Shrunk:
-    import transformers
-
     special = {
         "image_token": "<|image|>", "boi_token": "<|image>", "eoi_token": "<image|>",
         "audio_token": "<|audio|>", "boa_token": "<|audio>", "eoa_token": "<audio|>",
@@ -210,8 +207,6 @@ def _gemma4(prefix: str) -> Shrunk:
 
 
 def _glm(kind: str) -> Shrunk:
-    import transformers
-
     special = {
         "image_token": "<|image|>", "video_token": "<|video|>", "image_start_token": "<|begin_of_image|>",
         "image_end_token": "<|end_of_image|>", "video_start_token": "<|begin_of_video|>",
@@ -267,8 +262,6 @@ def _molmo2() -> Shrunk:
 
 
 def _minicpm(version: str) -> Shrunk:
-    import transformers
-
     special = {
         "image_token": "<|image_pad|>", "video_token": "<|video_pad|>", "image_start_token": "<image>",
         "image_end_token": "</image>", "slice_start_token": "<slice>", "slice_end_token": "</slice>",

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+import transformers
+
 CHARACTERS = [" ", "\n", *"0123456789.,:!?-*()/<>'\"_", *map(chr, range(65, 91)), *map(chr, range(97, 123))]
 _TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "initializer_range": 0.5}
 """Sizes of a tower of vision or text."""
@@ -58,9 +61,6 @@ def make_tiny_llama(folder: Path, words: Sequence[str] = (), chat_template: str 
         words: Where there are any, it writes these alone, and not many.
         chat_template: Of the tokenizer; none is a base model's.
     """
-    import torch
-    import transformers
-
     torch.manual_seed(0)
     tokenizer = _tokenizer(words=words)
     tokenizer.chat_template = chat_template
@@ -76,9 +76,6 @@ def make_tiny_llava(folder: Path, words: Sequence[str] = ()) -> Path:
         folder: Where to.
         words: Where there are any, it writes these alone, and not many.
     """
-    import torch
-    import transformers
-
     torch.manual_seed(0)
     tokenizer = _tokenizer("<image>", words=words)
     vision = transformers.CLIPVisionConfig(**_TOWER, num_hidden_layers=2, image_size=8, patch_size=4, projection_dim=16)
@@ -118,8 +115,6 @@ def make_tiny_roberta(folder: Path, vocabulary: int, layers: int, width: int, po
     Returns:
         The model.
     """
-    import torch
-    import transformers
     from tokenizers import ByteLevelBPETokenizer
 
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]

@@ -6,6 +6,8 @@ A test imports this module (``from tiny_pairwise import make_tiny_blip``). The s
 from pathlib import Path
 from typing import Any
 
+import torch
+
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _TOWER = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 _IMAGE = {**_TOWER, "image_size": 32, "patch_size": 16}
@@ -18,7 +20,6 @@ def make_tiny_blip(folder: Path, **text: Any) -> Path:
         folder: Where it goes.
         **text: Keys of its text configuration.
     """
-    import torch
     from transformers import BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor
 
     tokenizer = _letters(folder)
@@ -42,7 +43,6 @@ def make_tiny_flava(folder: Path, places: int = 96) -> Path:
         folder: Where it goes.
         places: Tokens that a text may have.
     """
-    import torch
     from transformers import FlavaConfig, FlavaForPreTraining, FlavaImageProcessor
 
     tokenizer = _letters(folder)
@@ -77,7 +77,6 @@ def _letters(folder: Path) -> Any:
 
 def _scaled(model: Any) -> Any:
     """Return a model with weights so large that scores differ clearly."""
-    import torch
 
     with torch.no_grad():
         for parameter in model.parameters():

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import torch
+import transformers
+
 SIDE = 64
 """Pixels a side of what they look at."""
 _DECODER = {"mlp_dim": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "iou_head_hidden_dim": 16}
@@ -10,9 +13,6 @@ _DECODER = {"mlp_dim": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "io
 
 def make_tiny_sam(folder: Path) -> Path:
     """Write a tiny SAM with its processor, and return the folder."""
-    import torch
-    import transformers
-
     torch.manual_seed(0)
     config = transformers.SamConfig(
         vision_config={
@@ -32,9 +32,6 @@ def make_tiny_sam(folder: Path) -> Path:
 
 def make_tiny_sam2(folder: Path) -> Path:
     """Write a tiny SAM 2 with its processor, and return the folder."""
-    import torch
-    import transformers
-
     torch.manual_seed(0)
     config = transformers.Sam2Config(
         vision_config={
@@ -63,9 +60,6 @@ def make_tiny_owlv2(folder: Path, tokenizer_folder: Path) -> Path:
         folder: Where to.
         tokenizer_folder: A folder with CLIP's tokenizer.
     """
-    import torch
-    import transformers
-
     torch.manual_seed(0)
     tokenizer = transformers.CLIPTokenizer.from_pretrained(tokenizer_folder, model_max_length=16)
     config = transformers.Owlv2Config(
@@ -88,9 +82,6 @@ def make_tiny_owlv2(folder: Path, tokenizer_folder: Path) -> Path:
 
 def make_tiny_grounding_dino(folder: Path) -> Path:
     """Write a tiny Grounding DINO with its processor, which takes 24 tokens, and return the folder."""
-    import torch
-    import transformers
-
     torch.manual_seed(0)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", "a", "red", "blue", "star", "circle", "##s"]
     vocabulary = {word: number for number, word in enumerate(words)}
@@ -120,8 +111,6 @@ def make_tiny_painter(folder: Path, tokenizer_folder: Path) -> Path:
         folder: Where to.
         tokenizer_folder: A folder with CLIP's tokenizer.
     """
-    import torch
-    import transformers
     from diffusers import AutoencoderKL, PNDMScheduler, StableDiffusionPipeline, UNet2DConditionModel
 
     torch.manual_seed(0)
@@ -150,7 +139,6 @@ def make_tiny_painter(folder: Path, tokenizer_folder: Path) -> Path:
 
 def _spread(model):
     """Return a model whose matrices are large enough for its outputs to differ from place to place."""
-    import torch
 
     with torch.no_grad():
         for name, weights in model.named_parameters():
