@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import BenchError, DataError
 from ..comparing.comparison import CompareSettings, Comparison, compare_runs
 from ..statistics import Intervals
-from ..tables.pages.rendering import number
+from ..tables.pages.rendering import score
 from .finding import ShownRun, comparable
 from .sample_list import label, shown_number, summary
 from .samples import RunSamples, relative_ranks, shared_rows
@@ -164,7 +164,7 @@ def _pairs(site: Site, listed: _PairList, places: range) -> list[dict[str, Any]]
             both[0]
             | {
                 "picture": both[0]["picture"] or both[1]["picture"],
-                "difference": f"{ahead} by {number(abs(difference), 4)}" if difference else "",
+                "difference": f"{ahead} by {score(abs(difference))}" if difference else "",
                 "text": texts[0] if texts[0] == texts[1] and both_rows[0] == both_rows[1] else "",
                 "to": to,
                 "at": both_rows[0],

@@ -26,7 +26,7 @@ _SIGNS: Mapping[str, Callable[[Any, float], Any]] = {
 _WORDS = ("and", "or", "not", "contains")
 TITLES = {
     "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
-    "negatives": "Negatives", "unchanged": "Caption before the change",
+    "negatives": "Negatives", "rival_caption": "Nearest rival", "unchanged": "Caption before the change",
 }  # fmt: skip
 """Columns of texts, and what pages call them."""
 METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import DataError, UsageError, did_you_mean
 from ..tables.pages.charts import round_step
-from ..tables.pages.rendering import number
+from ..tables.pages.rendering import score
 from ..tables.text import readable, texts_of
 from .filters import DISAGREEMENT, METRICS_DISAGREE, MODELS_DISAGREE, TITLES, FilterError, column_name
 from .finding import Runs, ShownRun, comparable
@@ -258,7 +258,7 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
         summary(site, run, samples, sample, row)
         | {
             "to": address("runs", key, "samples", sample, **state.values()),
-            "extra": _finite(float(listed.extra[state.sort]()[sample])) if state.sort in listed.extra else "",
+            "extra": score(float(listed.extra[state.sort]()[sample])) if state.sort in listed.extra else "",
             "places": listed.furthest(sample) if state.sort == METRICS_DISAGREE else [],
         }
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
@@ -353,16 +353,12 @@ def main_texts(row: Mapping[str, Any]) -> list[str]:
 
 def shown_number(samples: RunSamples, name: str, sample: int) -> str:
     """Return a formatted value of a sample; counts have no decimals."""
-    return _finite(float(samples.numbers(name)[sample]), 0 if samples.counts(name) else 4)
+    return score(float(samples.numbers(name)[sample]), 0 if samples.counts(name) else 4)
 
 
 def rank_text(rank: int, equal: int, ranked: int) -> str:
     """Return a rank, of how many samples, and by how many it is shared."""
     return f"{rank:,} of {ranked:,}" + (f", shared by {equal:,}" if equal > 1 else "")
-
-
-def _finite(value: float, decimals: int = 4) -> str:
-    return number(value if math.isfinite(value) else None, decimals)
 
 
 def worst_lines(runs: Runs, run: ShownRun, metric: str, count: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,6 +137,7 @@ def run_page(site: Site, key: str) -> str:
         "run.html",
         **run_values(run, linked=True),
         sections=about_run(record, key),
+        folder=shlex.quote(str(run.folder)),
         kinds={} if record.samples == "none" else pages,
         to=None if record.samples == "none" else lambda sample: address("runs", key, "samples", q=_with_id(sample)),
         others=[(other.name, address("compare", a=key, b=other.key)) for other in comparable(run, site.runs.all()[0])],
