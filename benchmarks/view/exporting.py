@@ -56,13 +56,11 @@ def exported(site: Site, run: ShownRun, *, thumbnails: bool = False, progress: R
             "Serve its pages with 'bench view'.",
         )
     return site.render(
-        "export.html",
-        **run_values(run),
+        "export.html", **run_values(run), sections=about_run(run.record, run.key),
         **embedded(("style.css", "app.css"), ("theme.js", "columns.js", "export.js")),
         names=[(label(run, name), 0 if samples.counts(name) else 4) for name in samples.sortable],
-        sections=about_run(run.record, run.key),
         samples=_samples(site, run, samples, progress, thumbnails=thumbnails),
-    )
+    )  # fmt: skip
 
 
 def _samples(
@@ -75,15 +73,12 @@ def _samples(
         wanted = range(start, min(start + _AT_ONCE, len(samples)))
         for sample, row in zip(wanted, samples.rows(wanted), strict=True):
             texts = {name: [readable(text) or EMPTY_CAPTION for text in texts_of(row.get(name))] for name in TITLES}
-            listed.append(
-                {
-                    "id": readable(row["id"]),
-                    "texts": [[TITLES[name], values] for name, values in texts.items() if values],
-                    "scores": [_json(values[sample]) for values in columns],
-                    "failure": readable(row.get("failure") or ""),
-                    "picture": _thumbnail(site, run, row) if thumbnails else "",
-                }
-            )
+            listed.append({
+                "id": readable(row["id"]), "failure": readable(row.get("failure") or ""),
+                "texts": [[TITLES[name], values] for name, values in texts.items() if values],
+                "scores": [_json(values[sample]) for values in columns],
+                "picture": _thumbnail(site, run, row) if thumbnails else "",
+            })  # fmt: skip
             progress(len(listed), len(samples))
     return listed
 

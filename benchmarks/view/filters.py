@@ -169,6 +169,8 @@ class _Reader:
         if name in known:
             signs = "'<', '<=', '>', '>=', '=' or '!='" if name in self._numbers else "'=', '!=' or 'contains'"
             raise self.fault(f"{signs} after '{name}'")
+        if self.kind != "sign" and self.word != "contains":
+            return self._samples.containing(name)
         raise FilterError(
             f"the filter cannot be read at character {at + 1}: the samples have no column '{name}'."
             f"{did_you_mean(name, [*called, *known])}",

@@ -53,7 +53,7 @@ def templates(folder: Path, **names: Any) -> jinja2.Environment:
     """Return the jinja2 environment for the templates of a folder.
 
     Every value is escaped, and is :func:`~..html_text.readable`; a name that a template misspells is an error. The
-    filters ``number(decimals)``, ``score``, ``difference(decimals)`` and ``ends(scale, decimals)`` are the functions below.
+    filters ``number(decimals)``, ``score``, ``difference(decimals)``, ``ends(scale, decimals)`` are functions below.
 
     Args:
         folder: Folder of the templates, which may extend ``base.html`` and import macros of ``pieces.html`` from this
