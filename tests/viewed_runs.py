@@ -29,13 +29,10 @@ _CAPTIONED: dict[str, Any] = {
     "doc_to_id": "id",
     "image_folder": "images",
     "metric_list": [
-        {"metric": "capture", "parser": "grammar", "synonyms": False, "soft": False},
-        "meteor",
-        {"metric": "rouge_l", "name": METRIC},
-        "length",
-        "cider",
+        {"metric": "capture", "parser": "grammar", "synonyms": False, "soft": False}, "meteor",
+        {"metric": "rouge_l", "name": METRIC}, "length", "cider",
     ],
-}
+}  # fmt: skip
 _RATED = {
     **{key: value for key, value in _CAPTIONED.items() if key != "doc_to_text"}, "task": "rated", "task_alias": "Rated",
     "output_type": "agreement", "doc_to_candidate": "candidate", "doc_to_human": "ratings", "statistics": ["kendall_b"],

@@ -42,7 +42,8 @@ from .explanations import ExplanationPart, ExplanationTable, MatchRow, ScoreExpl
 _METHODS: Mapping[str, Mapping[str, str]] = load_yaml(Path(__file__).parent / "methods.yaml")
 _MOST = 10
 """Rows of a table of n-grams or tokens of one kind."""
-_SIDES = ("candidate", "reference")
+_SIDES = {"candidate": "unmatched", "reference": "missing"}
+"""The texts that are compared, and the kind of words that one of them has alone."""
 _Parts = Iterator[ExplanationPart]
 
 
@@ -169,17 +170,19 @@ def _bleu(metric: Bleu, items: Items, scores: Scores, *_: object) -> _Parts:
     yield ExplanationPart(_words(texts[0], hows), references, tables, facts)
 
 
-def _rouge_l(metric: RougeL, items: Items, scores: Scores, *_: object) -> _Parts:
+def _rouge_l(metric: RougeL, items: Items, *_: object) -> _Parts:
     candidate, *references = _tokens(items, metric.tokenizer)
-    for reference in references:
+    of_references = [precision_and_recall(candidate, [reference]) for reference in references]
+    largest = np.argmax(of_references, axis=0).tolist()
+    for at, (reference, numbers) in enumerate(zip(references, of_references, strict=True)):
         texts, facts = (candidate.split(" "), reference.split(" ")), dict[str, str]()
-        numbers = precision_and_recall(candidate, [reference])
-        for name, number, words in zip(("precision", "recall"), numbers, texts, strict=True):
-            largest = ", the largest" if number == scores.parts[name][0] else ""
-            facts[name] = f"{number * len(words):.0f} of {len(words)} words, {number:.4f}{largest}"
+        for name, number, words, first in zip(("precision", "recall"), numbers, texts, largest, strict=True):
+            facts[name] = f"{number * len(words):.0f} of {len(words)} words, {number:.4f}" + ", the largest" * (
+                at == first
+            )
         equal = [block for block in LCSseq.opcodes(*texts) if block.tag == "equal"]
-        mine = marked(texts[0], [((block.src_start, block.src_end), "equal") for block in equal])
-        theirs = marked(texts[1], [((block.dest_start, block.dest_end), "equal") for block in equal])
+        mine = marked(texts[0], [((block.src_start, block.src_end), "equal") for block in equal], "unmatched")
+        theirs = marked(texts[1], [((block.dest_start, block.dest_end), "equal") for block in equal], "missing")
         yield ExplanationPart(mine, [theirs], (), facts, f_measure(*np.array(numbers)[:, None]).item())
 
 
@@ -244,11 +247,12 @@ def _nearest(metric: ClipF1 | SoftSpice, items: Items, scores: Scores, context: 
 def _meteor(_: Metric, items: Items, *__: object) -> _Parts:
     for alignment in meteor.explain(items.candidates[0], items.references[0]):
         facts, spans = dict[str, str](), list[list[TextSpan]]()
-        for side in _SIDES:
+        for side, alone in _SIDES.items():
             words, places = getattr(alignment, side), [(getattr(pair, side), pair.how) for pair in alignment.aligned]
-            spans.append(marked(words, places))
+            spans.append(marked(words, places, alone))
             facts[f"aligned words of the {side}"] = f"{sum(end - start for (start, end), _ in places)} of {len(words)}"
         facts["chunks"] = str(alignment.chunks)
+        facts |= {name: f"{factor:.4f}" for name, factor in alignment.factors.items()}
         yield ExplanationPart(spans[0], spans[1:], (), facts, alignment.value)
 
 
@@ -333,7 +337,7 @@ def _spice(metric: FactualSpice, items: Items, scores: Scores, context: Context,
     for how, *sides in matched:
         rows.append(MatchRow(how, [" – ".join("/".join(sorted(words)) for words in fact or ()) for fact in sides]))
     note = ", ".join(f"{name} {scores.parts[name][0]:.4f}" for name in ("precision", "recall"))
-    table = ExplanationTable("tuples", _SIDES, rows, note, numbers=0)
+    table = ExplanationTable("tuples", [*_SIDES], rows, note, numbers=0)
     references = [_named(text, hows[1]) for text in items.references[0]]
     yield ExplanationPart(_named(items.candidates[0], hows[0]), references, [table])
 

@@ -94,17 +94,18 @@ class ScoreExplanation:
     parts: Sequence[ExplanationPart]
 
 
-def marked(words: Sequence[str], places: Iterable[tuple[tuple[int, int], str]]) -> list[TextSpan]:
+def marked(words: Sequence[str], places: Iterable[tuple[tuple[int, int], str]], rest: str = "") -> list[TextSpan]:
     """Return a text of words in parts.
 
     Args:
         words: The words.
         places: First word of each marked phrase and the one after its last, and the kind of match.
+        rest: The kind of the words between them; empty if they are not marked.
     """
     parts: list[TextSpan] = []
     end = 0
     for (start, stop), how in [*sorted(places), ((len(words), len(words)), "")]:
-        parts += [TextSpan(" ".join(words[end:start]) + " ")] if start > end else []
+        parts += [TextSpan(" ".join(words[end:start]), rest or None), TextSpan(" ")] if start > end else []
         parts += [TextSpan(" ".join(words[start:stop]), how), TextSpan(" ")] if how else []
         end = stop
     return parts

@@ -25,7 +25,7 @@ NAMING_COLUMNS = ("id", "image", "system", "category", "failure")
 """Columns of texts that identify samples; all others hold content of the data set or of a model."""
 COLUMNS: Mapping[str, ColumnType] = {
     **dict.fromkeys(NAMING_COLUMNS, "text"),
-    "candidate": "text",
+    **dict.fromkeys(("candidate", "rival_caption"), "text"),
     **dict.fromkeys(("references", "objects", "candidates", "negatives"), "texts"),
     **dict.fromkeys(("ratings", "shares", "scores"), "numbers"),
     "influence": "number",

@@ -12,6 +12,7 @@ from ...errors import BenchError
 from ..inputs.task_images import NoPicture, Picture
 from ..tables.pages.serving import assets
 from .compare_pages import compare_page
+from .exporting import exported
 from .sample_list import samples_page
 from .sample_pages import picture, sample_page, scatter_page
 from .site import NoSuchPageError, Site, about_page, index_page, run_page, suite_page, suites_page
@@ -75,6 +76,8 @@ def _page(site: Site, path: str, query: Mapping[str, str]) -> str:
             return run_page(site, key)
         case ["runs", key, "about"]:
             return about_page(site, key)
+        case ["runs", key, "export"]:
+            return exported(site, site.run(key))
         case ["runs", key, "samples"]:
             return samples_page(site, key, query)
         case ["runs", key, "samples", sample]:

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import BenchError, DataError
 from ..comparing.comparison import CompareSettings, Comparison, compare_runs
 from ..statistics import Intervals
-from ..tables.pages.rendering import number
+from ..tables.pages.rendering import score
 from .finding import ShownRun, comparable
 from .sample_list import label, shown_number, summary
 from .samples import RunSamples, relative_ranks, shared_rows
@@ -51,21 +51,18 @@ def compare_page(site: Site, query: Mapping[str, str]) -> str:
     comparison = None if isinstance(verdict, BenchError) else verdict
     sample = query.get("sample", "")
     at = pairs.place(first.key, int(sample)) if sample.isascii() and sample.isdigit() and len(sample) < 16 else 0
+    known = {run.key: run for run in (first, second, *comparable(first, site.runs.all()[0]))}
+    # Its messages name folders, a page names runs.
+    said = [verdict.in_one_line] if isinstance(verdict, BenchError) else verdict.notes
+    for run in (first, second):
+        said = [text.replace(str(run.folder), run.name) for text in said]
     page = site.page_of({"page": str((at or 0) // PAGE + 1), **query}, len(pairs.gaps), PAGE)
     return site.render(
-        "compare.html",
-        a=sides[0],
-        b=sides[1],
-        runs=[first, *comparable(first, site.runs.all()[0])],
-        label=label,
-        fault=verdict.in_one_line if isinstance(verdict, BenchError) else "",
-        comparison=comparison,
-        listed=pairs,
-        ahead=_ahead(*sides),
-        count=_count_text(len(pairs.gaps), of_ranks=_of_ranks(*sides)),
-        pairs=_pairs(site, pairs, range(page.first, page.last)),
+        "compare.html", a=sides[0], b=sides[1], runs=known.values(), label=label, said=said, comparison=comparison,
+        listed=pairs, ahead=_ahead(*sides), count=_count_text(len(pairs.gaps), of_ranks=_of_ranks(*sides)),
+        pairs=_pairs(site, pairs, range(page.first, page.last)) if pairs.gaps.any() else [],
         **page.links(lambda at: pairs.address(page=at if at > 1 else "")),
-    )
+    )  # fmt: skip
 
 
 def place_in_comparison(site: Site, key: str, sample: int, query: Mapping[str, str]) -> dict[str, Any]:
@@ -85,7 +82,10 @@ def place_in_comparison(site: Site, key: str, sample: int, query: Mapping[str, s
     pairs = _PairList.read(site, query)
     if (at := pairs.place(key, sample)) is None:
         return {}
-    before, after = (pairs.sample_address(key, row) if 0 <= row < len(pairs.gaps) else "" for row in (at - 1, at + 1))
+    matches = query.get("matches", "")
+    before, after = (
+        pairs.sample_address(key, row, matches) if 0 <= row < len(pairs.gaps) else "" for row in (at - 1, at + 1)
+    )
     here = f"{at + 1:,} of {_count_text(len(pairs.gaps), of_ranks=_of_ranks(*pairs.sides))}"
     back = pair_address(int(pairs.rows[at, 0]), **pairs.values)
     return {"back": back, "previous": before, "next": after, "here": here, "kept": pairs.values}
@@ -160,17 +160,12 @@ def _pairs(site: Site, listed: _PairList, places: range) -> list[dict[str, Any]]
         ahead = f"{sides[difference <= 0].name} {_ahead(*sides)}"
         to = [listed.sample_address(side.run.key, place) for side in sides]
         values = [shown_number(side.samples, side.metric, row) for side, row in zip(sides, both_rows, strict=True)]
-        pairs.append(
-            both[0]
-            | {
-                "picture": both[0]["picture"] or both[1]["picture"],
-                "difference": f"{ahead} by {number(abs(difference), 4)}" if difference else "",
-                "text": texts[0] if texts[0] == texts[1] and both_rows[0] == both_rows[1] else "",
-                "to": to,
-                "at": both_rows[0],
-                "sides": list(zip(sides, to, values, word_differences(*texts), ("del", "ins"), strict=True)),
-            }
-        )
+        pairs.append(both[0] | {name: both[0][name] or both[1][name] for name in ("picture", "references")} | {
+            "difference": f"{ahead} by {score(abs(difference))}" if difference else "",
+            "text": texts[0] if texts[0] == texts[1] and both_rows[0] == both_rows[1] else "",
+            "to": to, "at": both_rows[0],
+            "sides": list(zip(sides, to, values, word_differences(*texts), ("del", "ins"), strict=True)),
+        })  # fmt: skip
     return pairs
 
 
@@ -239,9 +234,9 @@ class _PairList:
         """Return the URL of the comparison with changes."""
         return address("compare", **{**self.values, **changes})
 
-    def sample_address(self, key: str, place: int) -> str:
+    def sample_address(self, key: str, place: int, matches: str = "") -> str:
         """Return the URL of the sample of a run at a place in the list."""
-        return address("runs", key, "samples", self.rows[place, self._column(key)], **self.values)
+        return address("runs", key, "samples", self.rows[place, self._column(key)], **self.values, matches=matches)
 
     def place(self, key: str, sample: int) -> int | None:
         """Return the place of a sample of a run; None if it is not in the list."""

@@ -10,7 +10,7 @@ import numpy as np
 from ...adapters import ImageHandle
 from ...atomic_files import write_whole
 from ...errors import UsageError, writing
-from ...progress import Reporter
+from ...progress import Reporter, unheard
 from ..inputs.task_images import Picture
 from ..records.pictures import thumbnail
 from ..tables.pages.rendering import embedded
@@ -39,25 +39,28 @@ def export(site: Site, run: ShownRun, file: Path, *, thumbnails: bool, progress:
     Raises:
         UsageError: The file exists or cannot be written, or the run has too many samples.
     """
-    samples = site.runs.samples(run)
     if file.exists():
         raise UsageError(f"--export {file}: already exists", "Choose a new file, or remove this one.")
-    if len(samples) > _MOST_SAMPLES:
-        raise UsageError(
-            f"--export {file}: the run has {len(samples):,} samples, and one file holds at most {_MOST_SAMPLES:,}",
-            "Serve its pages with 'bench view'.",
-        )
-    page = site.render(
-        "export.html",
-        **run_values(run),
-        **embedded(("style.css", "app.css"), ("theme.js", "columns.js", "export.js")),
-        names=[(label(run, name), 0 if samples.counts(name) else 4) for name in samples.sortable],
-        sections=about_run(run.record, run.key),
-        samples=_samples(site, run, samples, progress, thumbnails=thumbnails),
-    ).encode("utf-8", "replace")
+    page = exported(site, run, thumbnails=thumbnails, progress=progress).encode("utf-8", "replace")
     with writing(f"--export {file}"):
         write_whole(file, page)
     return len(page)
+
+
+def exported(site: Site, run: ShownRun, *, thumbnails: bool = False, progress: Reporter = unheard) -> str:
+    """Return the text of the file; see :func:`export`."""
+    samples = site.runs.samples(run)
+    if len(samples) > _MOST_SAMPLES:
+        raise UsageError(
+            f"the run has {len(samples):,} samples, and one file holds at most {_MOST_SAMPLES:,}",
+            "Serve its pages with 'bench view'.",
+        )
+    return site.render(
+        "export.html", **run_values(run), sections=about_run(run.record, run.key),
+        **embedded(("style.css", "app.css"), ("theme.js", "columns.js", "export.js")),
+        names=[(label(run, name), 0 if samples.counts(name) else 4) for name in samples.sortable],
+        samples=_samples(site, run, samples, progress, thumbnails=thumbnails),
+    )  # fmt: skip
 
 
 def _samples(
@@ -70,15 +73,12 @@ def _samples(
         wanted = range(start, min(start + _AT_ONCE, len(samples)))
         for sample, row in zip(wanted, samples.rows(wanted), strict=True):
             texts = {name: [readable(text) or EMPTY_CAPTION for text in texts_of(row.get(name))] for name in TITLES}
-            listed.append(
-                {
-                    "id": readable(row["id"]),
-                    "texts": [[TITLES[name], values] for name, values in texts.items() if values],
-                    "scores": [_json(values[sample]) for values in columns],
-                    "failure": readable(row.get("failure") or ""),
-                    "picture": _thumbnail(site, run, row) if thumbnails else "",
-                }
-            )
+            listed.append({
+                "id": readable(row["id"]), "failure": readable(row.get("failure") or ""),
+                "texts": [[TITLES[name], values] for name, values in texts.items() if values],
+                "scores": [_json(values[sample]) for values in columns],
+                "picture": _thumbnail(site, run, row) if thumbnails else "",
+            })  # fmt: skip
             progress(len(listed), len(samples))
     return listed
 

@@ -26,7 +26,7 @@ _SIGNS: Mapping[str, Callable[[Any, float], Any]] = {
 _WORDS = ("and", "or", "not", "contains")
 TITLES = {
     "candidate": "Caption", "caption": "Caption", "candidates": "Captions", "references": "References",
-    "negatives": "Negatives", "unchanged": "Caption before the change",
+    "negatives": "Negatives", "rival_caption": "Nearest rival", "unchanged": "Caption before the change",
 }  # fmt: skip
 """Columns of texts, and what pages call them."""
 METRICS_DISAGREE, MODELS_DISAGREE = "metrics_disagree", "models_disagree"
@@ -169,6 +169,8 @@ class _Reader:
         if name in known:
             signs = "'<', '<=', '>', '>=', '=' or '!='" if name in self._numbers else "'=', '!=' or 'contains'"
             raise self.fault(f"{signs} after '{name}'")
+        if self.kind != "sign" and self.word != "contains":
+            return self._samples.containing(name)
         raise FilterError(
             f"the filter cannot be read at character {at + 1}: the samples have no column '{name}'."
             f"{did_you_mean(name, [*called, *known])}",

@@ -177,10 +177,21 @@ class Pictures:
 
 
 def comparable(run: ShownRun, runs: Sequence[ShownRun]) -> list[ShownRun]:
-    """Return the other runs of the same task and version; empty if ``bench compare`` cannot compare its protocol."""
-    return [
-        other for other in runs
-        if run.record.protocol.comparable
-        and other.key != run.key
-        and (other.record.task, other.record.version) == (run.record.task, run.record.version)
-    ]  # fmt: skip
+    """Return the other runs of the same task and version, without copies of it, and of each other only the first.
+
+    Empty if ``bench compare`` cannot compare its protocol. A copy is of the same model, with the same common results.
+    """
+    record, different = run.record, [run]
+    for other in runs:
+        same = record.protocol.comparable and (other.record.task, other.record.version) == (record.task, record.version)
+        if same and not any(_copies(other.record, known.record) for known in different):
+            different.append(other)
+    return different[1:]
+
+
+def _copies(first: Record, second: Record) -> bool:
+    if first.protocol.subject == "metric":
+        return first.fingerprint == second.fingerprint
+    model = (first.model_name, first.parts.model) == (second.model_name, second.parts.model)
+    common = first.results.keys() & second.results.keys()
+    return model and all(first.results[key].value == second.results[key].value for key in common)

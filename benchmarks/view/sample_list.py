@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import DataError, UsageError, did_you_mean
 from ..tables.pages.charts import round_step
-from ..tables.pages.rendering import number
+from ..tables.pages.rendering import score
 from ..tables.text import readable, texts_of
 from .filters import DISAGREEMENT, METRICS_DISAGREE, MODELS_DISAGREE, TITLES, FilterError, column_name
 from .finding import Runs, ShownRun, comparable
@@ -125,8 +125,7 @@ class SampleList:
         if len(directed(self.run, self.samples)) > 1:
             columns[METRICS_DISAGREE] = cache(lambda: spread(self._ranks))
         if comparable(self.run, self.site.runs.all()[0]):
-            runs = runs_of_task(self.site, self.run)
-            columns[MODELS_DISAGREE] = cache(lambda: _spread_of_models(self.run, self.samples, runs))
+            columns[MODELS_DISAGREE] = cache(lambda: _mean_spread(self._of_models.values(), len(self.samples)))
         return columns
 
     @cached_property
@@ -147,6 +146,29 @@ class SampleList:
         ends = max(there, key=there.__getitem__), min(there, key=there.__getitem__)
         ranks = {name: rank for name in ends if (rank := self.samples.rank(name, sample))}
         return [f"{label(self.run, name)} rank {rank_text(*rank)}" for name, rank in ranks.items()]
+
+    @cached_property
+    def _of_models(self) -> dict[str, tuple[list[str], np.ndarray]]:
+        """By metric the runs of the task that have it, and their ``[k, n]`` scores of the samples; NaN unscored."""
+        columns: dict[str, tuple[list[str], list[np.ndarray]]]
+        columns = {name: ([], []) for name in directed(self.run, self.samples)}
+        for other, samples in runs_of_task(self.site, self.run):
+            rows = shared_rows(self.samples, samples)
+            for name in columns.keys() & samples.metrics:
+                values = np.full(len(self.samples), np.nan)
+                values[rows[:, 0]] = samples.numbers(name)[rows[:, 1]]
+                columns[name][0].append(other.model)
+                columns[name][1].append(values)
+        return {name: (models, np.array(values)) for name, (models, values) in columns.items()}
+
+    def models_apart(self, sample: int) -> Iterator[str]:
+        """Yield by metric the models with the highest and the lowest score of a sample, with both scores."""
+        for name, (models, values) in self._of_models.items():
+            of_sample = zip(values[:, sample].tolist(), models, strict=True)
+            scored = sorted((value, model) for value, model in of_sample if math.isfinite(value))
+            if len(scored) > 1 and scored[0][0] < scored[-1][0]:
+                ends = (f"{model} {score(value)}" for value, model in (scored[-1], scored[0]))
+                yield f"{label(self.run, name)}: {', '.join(ends)}"
 
     @cached_property
     def focus(self) -> str:
@@ -170,8 +192,8 @@ class SampleList:
             parts.append(f"by {name}, {'highest' if state.descending else 'lowest'} first")
         return " ".join(parts)
 
-    def place_of(self, sample: int) -> dict[str, str]:
-        """Return URLs of the list and of the previous and next sample, and the position in the list."""
+    def place_of(self, sample: int, matches: str) -> dict[str, Any]:
+        """Return URLs of the list and of the previous and next sample with their matches, and the position in it."""
         order = np.zeros(0, np.int64)
         # A filter that cannot be read is the list's to show.
         with suppress(FilterError):
@@ -181,8 +203,9 @@ class SampleList:
             here = f"sample {sample + 1:,} of {len(self.samples):,}"
             return {"back": self.address(), "previous": "", "next": "", "here": here}
         at = int(places[0])
+        kept = self.state.values() | {"matches": matches}
         before, after = (
-            address("runs", self.run.key, "samples", order[row], **self.state.values()) if 0 <= row < len(order) else ""
+            address("runs", self.run.key, "samples", order[row], **kept) if 0 <= row < len(order) else ""
             for row in (at - 1, at + 1)
         )
         here = f"{at + 1:,} of {self.count_text()}"
@@ -250,32 +273,27 @@ def samples_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     try:
         order = listed.order
     except FilterError as error:
-        fault, order = error, np.zeros(0, np.int64)
+        fault, listed = error, replace(listed, state=replace(state, query=""))
+        order = listed.order
     page = site.page_of(query, len(order), PAGE)
     wanted = order[page.first : page.last].tolist()
+    apart = {METRICS_DISAGREE: listed.furthest, MODELS_DISAGREE: listed.models_apart}
     columns = [*(name for name in listed.extra if name == state.sort), *samples.sortable]
     rows = [
         summary(site, run, samples, sample, row)
         | {
-            "to": address("runs", key, "samples", sample, **state.values()),
-            "extra": _finite(float(listed.extra[state.sort]()[sample])) if state.sort in listed.extra else "",
-            "places": listed.furthest(sample) if state.sort == METRICS_DISAGREE else [],
+            "to": address("runs", key, "samples", sample, **listed.state.values()),
+            "extra": score(float(listed.extra[state.sort]()[sample])) if state.sort in listed.extra else "",
+            "places": apart[state.sort](sample) if state.sort in apart else [],
         }
         for sample, row in zip(wanted, samples.rows(wanted), strict=True)
     ]
     return site.render(
-        "samples.html",
-        run=run,
-        listed=listed,
-        state=state,
-        fault=fault,
-        heads=[(name, label(run, name), *_sorted_by(listed, name)) for name in columns],
-        rows=rows,
-        histogram=None if fault else listed.histogram(),
-        count="" if fault else listed.count_text(),
+        "samples.html", run=run, listed=listed, state=state, fault=fault, rows=rows, histogram=listed.histogram(),
+        count=listed.count_text(), heads=[(name, label(run, name), *_sorted_by(listed, name)) for name in columns],
         names={"numbers": [*samples.sortable, *listed.extra], "texts": samples.names},
         **page.links(lambda at: listed.address(at)),
-    )
+    )  # fmt: skip
 
 
 def _sorted_by(listed: SampleList, name: str) -> tuple[str, str]:
@@ -300,20 +318,11 @@ def directed(run: ShownRun, samples: RunSamples) -> list[str]:
     return [name for name in samples.metrics if run.record.has_direction(name)]
 
 
-def _spread_of_models(run: ShownRun, samples: RunSamples, runs: Iterable[tuple[ShownRun, RunSamples]]) -> np.ndarray:
+def _mean_spread(columns: Iterable[tuple[list[str], np.ndarray]], count: int) -> np.ndarray:
     """Return the greatest difference in relative rank between two runs of each sample, the mean over metrics."""
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in directed(run, samples)}
-    for _, other in runs:
-        rows = shared_rows(samples, other)
-        for name in columns.keys() & other.metrics:
-            values = np.full(len(samples), np.nan)
-            values[rows[:, 0]] = other.numbers(name)[rows[:, 1]]
-            columns[name].append(values)
-    spreads = np.vstack(
-        [np.full((0, len(samples)), np.nan), *(spread(_ranked(np.array(of))) for of in columns.values())]
-    )
+    spreads = np.vstack([np.full((0, count), np.nan), *(spread(_ranked(values)) for _, values in columns)])
     known = np.isfinite(spreads).sum(axis=0)
-    return np.divide(np.nansum(spreads, axis=0), known, out=np.full(len(samples), np.nan), where=known > 0)
+    return np.divide(np.nansum(spreads, axis=0), known, out=np.full(count, np.nan), where=known > 0)
 
 
 def _ranked(values: np.ndarray) -> np.ndarray:
@@ -337,6 +346,7 @@ def summary(site: Site, run: ShownRun, samples: RunSamples, sample: int, row: Ma
         "id": identity,
         "picture": address("runs", run.key, "pictures", sample) if has_picture else "",
         "texts": main_texts(row),
+        "references": texts_of(row.get("references")),
         "empty": row.get("candidate") == "",
         "failure": row.get("failure"),
         "scores": [
@@ -353,16 +363,12 @@ def main_texts(row: Mapping[str, Any]) -> list[str]:
 
 def shown_number(samples: RunSamples, name: str, sample: int) -> str:
     """Return a formatted value of a sample; counts have no decimals."""
-    return _finite(float(samples.numbers(name)[sample]), 0 if samples.counts(name) else 4)
+    return score(float(samples.numbers(name)[sample]), 0 if samples.counts(name) else 4)
 
 
 def rank_text(rank: int, equal: int, ranked: int) -> str:
     """Return a rank, of how many samples, and by how many it is shared."""
     return f"{rank:,} of {ranked:,}" + (f", shared by {equal:,}" if equal > 1 else "")
-
-
-def _finite(value: float, decimals: int = 4) -> str:
-    return number(value if math.isfinite(value) else None, decimals)
 
 
 def worst_lines(runs: Runs, run: ShownRun, metric: str, count: int) -> Iterator[str]:

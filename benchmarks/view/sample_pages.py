@@ -28,7 +28,7 @@ from ..store.store import Store, parse_store
 from ..tables.pages.charts import scatter
 from ..tables.text import texts_of
 from .compare_pages import pair_address, place_in_comparison
-from .filters import METRICS_DISAGREE, MODELS_DISAGREE
+from .filters import METRICS_DISAGREE, MODELS_DISAGREE, column_name
 from .finding import ShownRun, comparable
 from .sample_list import (
     MOST_RUNS,
@@ -65,20 +65,14 @@ def sample_page(site: Site, key: str, text: str, query: Mapping[str, str]) -> st
     metric = query.get("matches", "")
     if metric and (metric not in samples.metrics or run.record.registered_name(metric) not in EXPLAINERS):
         raise NoSuchPageError(f"metric '{metric}' is not explained")
-    place: dict[str, Any] = {"kept": {}, **listed.place_of(sample), **place_in_comparison(site, key, sample, query)}
+    place = {"kept": {}} | listed.place_of(sample, metric) | place_in_comparison(site, key, sample, query)
     shown = _whole(site, run, samples, sample, row, state.values() | place["kept"])
     image = site.pictures.read(run, str(row["id"]), row.get("image"))
     return site.render(
-        "sample.html",
-        run=run,
-        shown=shown,
-        no_picture=image if isinstance(image, NoPicture) else None,
-        **place,
-        explained_any=any(score["why"] for score in shown["scores"]),
-        matches=[_matches(run, samples, metric, row)] if metric else [],
-        matches_of=metric,
+        "sample.html", run=run, shown=shown, no_picture=image if isinstance(image, NoPicture) else None, **place,
+        matches=[_matches(run, samples, metric, row)] if metric else [], matches_of=metric,
         models=_of_models(listed, sample, row, metric or state.sort),
-    )
+    )  # fmt: skip
 
 
 def _of_models(listed: SampleList, at: int, row: Mapping[str, Any], by: str) -> dict[str, Any] | None:
@@ -109,11 +103,9 @@ def _of_models(listed: SampleList, at: int, row: Mapping[str, Any], by: str) -> 
         })  # fmt: skip
     marked = mark_words(list(captions), texts_of(row.get("references")))
     shown = {
-        "heads": heads,
-        "rows": rows,
+        "heads": heads, "rows": rows, "most": MOST_RUNS if models.total() > MOST_RUNS else 0,
         "captions": [(", ".join(names), parts) for names, parts in zip(captions.values(), marked, strict=True)],
-        "most": MOST_RUNS if models.total() > MOST_RUNS else 0,
-    }
+    }  # fmt: skip
     return shown if len(rows) > 1 else None
 
 
@@ -147,12 +139,16 @@ def _whole(
         score["why"] = f"{page}#{_anchor(samples, name)}" if why else ""
         score["directed"] = run.record.has_direction(name)
     known = {"id", "image", "failure", *TITLES, *samples.metrics}
-    facts = [
-        (name, _fact(row[name]))
-        for name in samples.columns
-        if name not in known and row[name] is not None and row[name] not in ("", [])
+    there = [
+        name for name in samples.columns if name not in known and row[name] is not None and row[name] not in ("", [])
     ]
-    return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts}
+    # A choice has a system and scores of each caption.
+    of_caption = [name for name in there if row.get("shares") and name.partition(".")[0] in ("systems", "scores")]
+    labels = {name: run.record.metric_label(name.removeprefix("scores.")) for name in of_caption}
+    choice = {"preferred": row.get("preferred"), "shares": row.get("shares") or ()}
+    choice["notes"] = [(labels[name], list(map(_fact, row[name]))) for name in of_caption]
+    facts = [(name, _fact(row[name])) for name in there if name not in (*choice, *of_caption)]
+    return shown | {"image": row.get("image") or "–", "named_texts": named_texts, "facts": facts, "choice": choice}
 
 
 def _fact(value: Any) -> str:
@@ -188,20 +184,17 @@ def scatter_page(site: Site, key: str, query: Mapping[str, str]) -> str:
     # Higher is better.
     by_x, by_y = (samples.numbers(name) * (1 if run.record.higher_is_better(name) else -1) for name in (x, y))
     # A sample of two metrics has its place in their comparison.
-    pair, metrics = {"a": key, "b": key, "x": x, "y": y}, run.record.made_by.keys()
-    of_metrics = run.record.protocol.subject == "metric" and {x, y} <= metrics
+    of_metrics = run.record.protocol.subject == "metric" and {x, y} <= run.record.made_by.keys()
+    pair = {"a": key, "b": key, "x": x, "y": y} if of_metrics and x != y else {}
+    signs = {name: ">=" if run.record.higher_is_better(name) else "<=" for name in (x, y)}
+    halves = {name: f"{column_name(name)} {signs[name]} {np.nanmedian(samples.numbers(name)):.6g}" for name in signs}
     far = {x: most_apart(by_x, by_y, _FAR), y: most_apart(by_y, by_x, _FAR)}
     return site.render(
-        "scatter.html",
-        run=run,
-        x=x,
-        y=y,
-        labels={name: label(run, name) for name in known},
-        drawing=drawn,
-        to=partial(address, "runs", key, "samples", **(pair if of_metrics and x != y else {})),
+        "scatter.html", run=run, x=x, y=y, labels={name: label(run, name) for name in known}, drawing=drawn,
+        halves=halves, to=partial(address, "runs", key, "samples", **pair),
         ids=samples.column("id").take(np.array([sample for sample, *_ in drawn.points], int)).to_pylist(),
         far=[(name, list(_far(run, samples, (x, y), rows))) for name, rows in far.items()],
-    )
+    )  # fmt: skip
 
 
 def _far(run: ShownRun, samples: RunSamples, axes: Sequence[str], far: Sequence[int]) -> Iterator[dict[str, Any]]:

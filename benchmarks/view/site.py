@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ...errors import BenchError
+from ...errors import BenchError, DataError
 from ..comparing.finished_runs import own_decoding
 from ..leaderboard.board import SuiteTable
 from ..leaderboard.collect import marks_of
@@ -88,13 +90,9 @@ def index_page(site: Site, query: Mapping[str, str]) -> str:
         if all(word in words_of_run for word in words):
             tasks.setdefault(record.task, []).append(run)
     return site.render(
-        "index.html",
-        total=sum(map(len, tasks.values())),
-        query=query.get("q", ""),
-        tasks=[_task(site, runs) for runs in tasks.values()],
-        progress=site.runs.in_progress(),
-        faults=faults,
-    )
+        "index.html", total=sum(map(len, tasks.values())), query=query.get("q", ""), faults=faults,
+        tasks=[_task(site, runs) for runs in tasks.values()], progress=site.runs.in_progress(),
+    )  # fmt: skip
 
 
 def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
@@ -117,12 +115,9 @@ def _task(site: Site, runs: Sequence[ShownRun]) -> dict[str, Any]:
     ]
     others = comparable(runs[0], runs)
     return {
-        "record": newest,
-        "heads": list(shown.values()),
-        "numbers": len(heads),
-        "runs": rows,
+        "record": newest, "heads": list(shown.values()), "numbers": len(heads), "runs": rows,
         "compare": address("compare", a=runs[0].key, b=others[0].key) if others else "",
-    }
+    }  # fmt: skip
 
 
 def run_page(site: Site, key: str) -> str:
@@ -132,14 +127,15 @@ def run_page(site: Site, key: str) -> str:
     # Samples without texts do not tell which captions were empty.
     filters = {"failure": record.failures, "counted as empty": record.empty_count and record.samples == "full"}
     pages = {kind: address("runs", key, "samples", q=kind.split()[-1]) for kind, there in filters.items() if there}
+    linked: list[str] = []
+    with suppress(DataError):
+        linked = site.runs.samples(run).metrics
     return site.render(
-        "run.html",
-        **run_values(run, linked=True),
-        sections=about_run(record, key),
+        "run.html", **run_values(run, linked), sections=about_run(record, key), folder=shlex.quote(str(run.folder)),
         kinds={} if record.samples == "none" else pages,
         to=None if record.samples == "none" else lambda sample: address("runs", key, "samples", q=_with_id(sample)),
         others=[(other.name, address("compare", a=key, b=other.key)) for other in comparable(run, site.runs.all()[0])],
-    )
+    )  # fmt: skip
 
 
 def _with_id(sample: str) -> str:
@@ -148,16 +144,21 @@ def _with_id(sample: str) -> str:
     return f"id = {quote}{sample}{quote}"
 
 
-def run_values(run: ShownRun, *, linked: bool = False) -> dict[str, Any]:
+def run_values(run: ShownRun, linked: Collection[str] = ()) -> dict[str, Any]:
     """Return template values for the results and failures of a run.
 
     Args:
         run: The run.
-        linked: Whether metrics link to their samples.
+        linked: Columns of samples that metrics link to.
     """
     record = run.record
-    orders = {name: name if record.higher_is_better(name) else f"-{name}" for name in record.made_by if linked}
-    pages = {name: address("runs", run.key, "samples", sort=order) for name, order in orders.items()}
+    columns = {result.metric: record.protocol.score_column(result.metric) for result in record.results.values()}
+    orders = {metric: name if record.higher_is_better(name) else f"-{name}" for metric, name in columns.items()}
+    pages = {
+        metric: address("runs", run.key, "samples", sort=orders[metric])
+        for metric in columns
+        if columns[metric] in linked
+    }
     values = {"results": results_of(record, pages), "failures": failure_rows(record)}
     return {"run": run, "notes": marks_of(record, {}), **values}
 

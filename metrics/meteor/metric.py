@@ -52,6 +52,7 @@ class Alignment:
         reference: The reference's.
         aligned: The alignment, from left to right in the reference.
         chunks: Runs of aligned words that stand in the same order on both sides.
+        factors: Weighted precision and recall of words, their harmonic mean, and the penalty for fragmentation.
         value: METEOR of the two.
     """
 
@@ -59,6 +60,7 @@ class Alignment:
     reference: list[str]
     aligned: list[PhraseMatch]
     chunks: int
+    factors: dict[str, float]
     value: float
 
 
@@ -87,11 +89,11 @@ def explain(candidate: str, references: Sequence[str], *, timeout: float = 60.0)
     columns = (table.pair, table.matcher, table.candidate_start, table.candidate_length, table.start, table.length)
     for pair, matcher, first, length, start, size in zip(*(column.tolist() for column in columns), strict=True):
         aligned[pair].append(PhraseMatch(HOWS[matcher], (first, first + length), (start, start + size)))
-    values = meteor(exempt(statistics)).tolist()
-    chunks = statistics[:, 20].astype(int).tolist()
+    exempted, chunks = exempt(statistics), statistics[:, 20].astype(int).tolist()
+    factors, values = np.nan_to_num(_factors(exempted)).T.tolist(), meteor(exempted).tolist()
     return [
-        Alignment(words[0], reference, its_aligned, its_chunks, value)
-        for reference, its_aligned, its_chunks, value in zip(words[1:], aligned, chunks, values, strict=True)
+        Alignment(words[0], *of_pair[:3], dict(zip(_FACTORS, of_pair[3], strict=True)), of_pair[4])
+        for of_pair in zip(words[1:], aligned, chunks, factors, values, strict=True)
     ]
 
 
@@ -150,6 +152,7 @@ ALPHA = 0.85
 BETA = 0.2
 GAMMA = 0.6
 DELTA = 0.75
+_FACTORS = ("precision", "recall", "mean", "penalty")
 MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
 
 
@@ -163,6 +166,12 @@ def meteor(statistics: np.ndarray) -> np.ndarray:
             matched function words of both (4 to 19); chunks, after ``exempt`` (20); all matched words
             of candidate and reference (21, 22).
     """
+    _, _, mean, penalty = _factors(statistics)
+    return np.nan_to_num(mean * (1 - penalty), nan=0.0)
+
+
+def _factors(statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return precision, recall, their mean and the penalty, each ``[m]``; NaN where nothing matched."""
     # In the jar's order, to the last bit: of two references with the same value it takes the first.
     words, function_words = statistics[:, 0:2], statistics[:, 2:4]
     matches = statistics[:, 4:20].reshape(-1, 4, 2, 2)
@@ -176,7 +185,7 @@ def meteor(statistics: np.ndarray) -> np.ndarray:
         precision, recall = (weighted_matches / weighted_words).T
         mean = 1 / ((1 - ALPHA) / precision + ALPHA / recall)
         fragmentation = statistics[:, 20] / (statistics[:, 21:23].sum(axis=1) / 2)
-        return np.nan_to_num(mean * (1 - GAMMA * fragmentation**BETA), nan=0.0)
+        return precision, recall, mean, GAMMA * fragmentation**BETA
 
 
 def exempt(statistics: np.ndarray) -> np.ndarray:

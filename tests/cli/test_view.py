@@ -16,8 +16,7 @@ KEPT = Path(__file__).parents[2] / "results" / "runs"
 def test_it_answers_at_the_printed_address_and_ends_without_a_fault(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "capbench.cli.main", "view", str(KEPT)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+        assert process.stdout and process.stderr
         said = process.stdout.readline()
         address = said.split()[1]
         assert address.startswith("http://127.0.0.1:")

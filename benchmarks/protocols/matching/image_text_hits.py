@@ -59,11 +59,13 @@ class Hit:
         hit: Its credit: 1 if it is right, 0 if not, or the credit of a tie.
         own: Least cosine, or score, of its image with its own captions.
         rival: The greatest competing value; NaN where there is none.
+        nearest: Whose it is, among the captions of all entries, or the negatives; None where there is none.
     """
 
     hit: float
     own: float
     rival: float
+    nearest: int | None
 
 
 def match_captions(table: np.ndarray) -> list[Hit]:
@@ -80,9 +82,11 @@ def match_captions(table: np.ndarray) -> list[Hit]:
     for number, alike in enumerate(table):
         best = alike.max(axis=1)
         own = best[number] = alike[number].min()
-        winner = int(best.argmax())
-        others = np.delete(best, number)
-        hits.append(Hit(float(winner == number), float(own), float(others.max()) if len(others) else float("nan")))
+        others = alike.copy()
+        others[number] = -np.inf
+        nearest = int(others.argmax()) if len(table) > 1 else None
+        rival = float("nan") if nearest is None else float(others.flat[nearest])
+        hits.append(Hit(float(best.argmax() == number), float(own), rival, nearest))
     return hits
 
 
@@ -99,7 +103,7 @@ def prefer_captions(entry: Likeness, ties: Ties = "wrong") -> Hit:
         ties: The credit where both are equal.
     """
     own, rival = entry.own, entry.rivals
-    return Hit(preferred(own, rival, ties), float(own.min()), float(rival.max()))
+    return Hit(preferred(own, rival, ties), float(own.min()), float(rival.max()), int(rival.argmax()))
 
 
 def preferred(own: np.ndarray, rivals: np.ndarray, ties: Ties) -> float:

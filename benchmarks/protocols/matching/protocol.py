@@ -75,6 +75,7 @@ class Matching(Protocol[MatchingSettings]):
     lists = frozenset({"doc_to_images", "doc_to_captions", "doc_to_negatives", "doc_to_category"})
     about = TEXTS["matching"]["about"]
     subject = "model"
+    lower_is_better = frozenset({"rival"})
     needs_encoder = True
     statistic = "accuracy"
     category_key = "doc_to_category"
@@ -226,9 +227,10 @@ def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iter
             continue
         likenesses = [held.likeness for held in group]
         if settings.measure in ("neg", "texts"):
-            hits = [prefer_captions(likenesses[0], settings.ties)]
+            hits, texts = [prefer_captions(likenesses[0], settings.ties)], group[0].entry.negatives
         else:
             hits = match_captions(table_of(likenesses))
+            texts = [caption for held in group for caption in held.entry.captions]
         for held, hit, same in zip(group, hits, cut_to_one(group), strict=True):
             entry = held.entry
             yield _MatchRow(
@@ -241,6 +243,8 @@ def _matched(entries: Iterator[ScoredEntry], settings: MatchingSettings) -> Iter
                     "hit": hit.hit,
                     "own": hit.own,
                     "rival": hit.rival,
+                    # Of texts alone each caption has all negatives.
+                    "rival_caption": None if hit.nearest is None else texts[hit.nearest % len(texts)],
                 },
                 (entry.id,) if same else (),
             )

@@ -12,7 +12,11 @@
     parent.append(element);
     return element;
   };
-  const number = ({ scores }, place) => scores[place]?.toFixed(columns[place].decimals).replace("-", "−") ?? "–";
+  const number = ({ scores }, place) => {
+    const value = scores[place], decimals = Number(columns[place].decimals);
+    const small = value && Math.abs(value) < 0.5 / 10 ** decimals;
+    return (small ? value.toExponential(0) : value?.toFixed(decimals))?.replace("-", "−") ?? "–";
+  };
   const fill = (body, sample) => {
     if (sample.picture) {
       const image = make("img", body, "", "large");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable
@@ -52,7 +53,7 @@ def templates(folder: Path, **names: Any) -> jinja2.Environment:
     """Return the jinja2 environment for the templates of a folder.
 
     Every value is escaped, and is :func:`~..html_text.readable`; a name that a template misspells is an error. The
-    filters ``number(decimals)``, ``difference(decimals)`` and ``ends(scale, decimals)`` are the functions below.
+    filters ``number(decimals)``, ``score``, ``difference(decimals)``, ``ends(scale, decimals)`` are functions below.
 
     Args:
         folder: Folder of the templates, which may extend ``base.html`` and import macros of ``pieces.html`` from this
@@ -70,7 +71,7 @@ def templates(folder: Path, **names: Any) -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {"number": number, "difference": difference, "ends": ends}
+    environment.filters |= {"number": number, "score": score, "difference": difference, "ends": ends}
     environment.globals.update(names)
     return environment
 
@@ -120,6 +121,13 @@ def _shown(value: Any) -> Any:
 def number(value: float | None, decimals: int = 4) -> str:
     """Return a number as tables print it, with a true minus sign; a dash for None."""
     return "–" if value is None else show_number(value, decimals).replace("-", "−")
+
+
+def score(value: float, decimals: int = 4) -> str:
+    """Return a score of a sample: as tables print it, or as ``2e−5`` where that would be 0; a dash if not finite."""
+    if 0 < abs(value) < 0.5 / 10**decimals:
+        return f"{value:.0e}".replace("e-0", "e-").replace("-", "−")
+    return number(value if math.isfinite(value) else None, decimals)
 
 
 def difference(value: float, decimals: int) -> str:

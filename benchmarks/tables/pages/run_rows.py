@@ -107,13 +107,16 @@ def about_run(record: Record, key: str) -> dict[str, Facts]:
         record: Record of the run.
         key: What a page calls the run.
     """
-    model = {"model": record.parts.model, "prompt": record.prompt, "decoding": record.decoding}
+    from_file = " (not used: the captions are from a file)" * (record.written_settings["model"] == "captions")
+    model = {"model": record.parts.model, "prompt": record.prompt + from_file * bool(record.prompt)}
+    model |= {"decoding": plain_text(record.decoding) + from_file} if record.decoding else {}
     settings = {
         "run": key,
         "task": f"{record.task}, version {record.version}",
         "documents": f"{record.documents.effective} of {record.documents.original}",
         "data": record.data_origin,
         **record.written_settings,
+        "subset": record.subset is not None,
         "captions cut": {name: cut.to_json() for name, cut in record.truncation.items()},
         "generation": record.generation,
         "git": record.git_hash,
@@ -142,14 +145,15 @@ def facts(entries: Mapping[str, Any]) -> Facts:
     return [(str(name), "–" if (shown := plain_text(value)) == "" else shown) for name, value in entries.items()]
 
 
-def plain_text(value: Any) -> object:
-    """Return a value of a record as text: nested ones as ``name: value``, None as an empty text."""
+def plain_text(value: Any) -> str:
+    """Return a value of a record as text: nested ones as ``name: value`` unless empty, None as an empty text."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {plain_text(item) if item is not None else 'none'}" for name, item in value.items())
+        texts = {name: "none" if item is None else plain_text(item) for name, item in value.items() if item != {}}
+        return "; ".join(f"{name}: {text.removeprefix(f'{name}: ')}" for name, text in texts.items())
     if isinstance(value, list | tuple):
-        return ", ".join(str(plain_text(item)) for item in value)
+        return ", ".join(map(plain_text, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

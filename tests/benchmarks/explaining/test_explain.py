@@ -109,7 +109,9 @@ def test_longest_common_subsequence_is_marked_and_the_reference_that_counts_is_n
     explanation, _ = explained("rouge_l", golden_items(["a dog runs"], [("a dog now runs", "dog")]))
     first, second = explanation.parts
     assert explanation.value == pytest.approx(1.0)
-    assert (marks(first.candidate), marks(second.candidate)) == ("[a dog equal] [runs equal]", "a [dog equal] runs")
+    assert marks(first.candidate) == "[a dog equal] [runs equal]"
+    assert marks(second.candidate) == "[a unmatched] [dog equal] [runs unmatched]"
+    assert marks(first.references[0]) == "[a dog equal] [now missing] [runs equal]"
     assert first.facts == {"precision": "3 of 3 words, 1.0000, the largest", "recall": "3 of 4 words, 0.7500"}
     assert second.facts == {"precision": "1 of 3 words, 0.3333", "recall": "1 of 1 words, 1.0000, the largest"}
 

@@ -104,18 +104,20 @@ def test_captions_of_a_block_compete_by_their_scores(runs: dict[str, Run], encod
     assert {row["hit"] for row in rows} == {0.0, 1.0}
     for at, row in whole_images(rows):
         start = at // 8 * 8
-        scores = score(encoder, dci, row, [other["candidates"][0] for other in rows[start : start + 8]])
+        captions = [other["candidates"][0] for other in rows[start : start + 8]]
+        scores, (rival,) = score(encoder, dci, row, captions), score(encoder, dci, row, [row["rival_caption"]])
         assert row["own"] == scores[at - start]
-        assert row["rival"] == np.delete(scores, at - start).max()
+        assert row["rival"] == rival == np.delete(scores, at - start).max()
         assert row["hit"] == (int(scores.argmax()) == at - start)
     # The last block holds one entry.
-    assert (rows[24]["rival"], rows[24]["hit"]) == (None, 1)
+    assert (rows[24]["rival"], rows[24]["rival_caption"], rows[24]["hit"]) == (None, None, 1)
 
 
 def test_captions_stand_against_negatives_by_their_scores(runs: dict[str, Run], encoder: BlipItm, dci: Path):
     for _, row in whole_images(rows_of(runs["dci_all_neg"], "dci_all_neg")):
         scores = score(encoder, dci, row, [*row["candidates"], *row["negatives"]])
         assert (row["own"], row["rival"]) == (scores[0], scores[1:].max())
+        assert row["rival_caption"] == row["negatives"][int(scores[1:].argmax())]
         assert row["hit"] == (scores[0] > scores[1:].max())
 
 

@@ -29,7 +29,7 @@ from capbench.benchmarks.records.record import Record
 from capbench.benchmarks.tables.pages.charts import scatter
 from capbench.benchmarks.view.compare_pages import compare_page
 from capbench.benchmarks.view.filters import FilterError
-from capbench.benchmarks.view.finding import Pictures, Runs
+from capbench.benchmarks.view.finding import Pictures, Runs, comparable
 from capbench.benchmarks.view.sample_list import samples_page
 from capbench.benchmarks.view.sample_pages import explain, picture, sample_page, scatter_page
 from capbench.benchmarks.view.samples import RunSamples, most_apart, relative_ranks
@@ -81,6 +81,8 @@ def test_runs_of_one_model_are_told_apart_by_their_decoding(tmp_path: Path) -> N
     assert [run.model for run in runs] == [
         "twin", "twin", "alone [num_beams=7]", "same [num_beams=5, top_p=0.5]", "same [num_beams=3, top_p=0.5]",
     ]  # fmt: skip
+    # Copies, of one model with the same results, are not compared.
+    assert [run.model for run in comparable(runs[0], runs)] == [runs[2].model, runs[3].model]
     assert [runs[at].name for at in (0, 2)] == ["twin, 2023-11-14 22:13", "alone [num_beams=7], 2023-11-14 22:13"]
 
 
@@ -96,10 +98,8 @@ def test_a_list_of_800_runs_is_searched_newest_first_and_a_small_page(tmp_path: 
         began = re.findall(r"<small>(\d[^<]+) UTC", table)
         assert len(began) == 40 and began == sorted(began, reverse=True)
     searched = index_page(site, {"q": "Model-31 task_07 METEOR"})
-    assert (
-        re.findall(r'<a href="/runs/[^"]+">([^<]+)', searched) == ["model-31"]
-        and "1 run of 1 task matching" in searched
-    )
+    assert re.findall(r'<a href="/runs/[^"]+">([^<]+)', searched) == ["model-31"]
+    assert "1 run of 1 task matching" in searched
 
 
 def test_about_this_run_has_what_decides_the_numbers_and_what_they_cost(client: Any, viewed: Viewed) -> None:
@@ -110,16 +110,19 @@ def test_about_this_run_has_what_decides_the_numbers_and_what_they_cost(client: 
     model, settings, protocol, metrics, cost, software = (
         dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]*)</dd>", section)) for section in sections[1:]
     )
-    assert model["prompt"] == "Describe it." and model["model"].startswith("adapter: captions; sha256: ")
+    assert model["prompt"] == "Describe it. (not used: the captions are from a file)" and model["model"].startswith(
+        "adapter: captions; sha256: "
+    )
     assert settings["task"] == "captioned, version 1.0" and settings["documents"] == f"{ROWS} of {ROWS}"
     assert settings["fingerprint"] == record.fingerprint and settings["resamples"] == "100"
     assert settings["run"] == viewed.first.key and settings["encoder"] == "–"
     assert protocol["output_type"] == "generate_until"
     assert metrics["cider"].startswith("metric: Cider; variant: d;") and METRIC in map(html.unescape, metrics)
+    assert "tokenizer: tokenizer" not in page and settings["subset"] == "no" and "usage" not in settings["generation"]
     assert float(cost["all, seconds"]) >= 0 and "cider, seconds" in cost and "capbench" in software
     # The page of results names the main ones, and leads to the rest.
     results = client.get(f"/runs/{viewed.first.key}").text
-    assert "<dt>prompt</dt><dd>Describe it.</dd>" in results and "<dt>fingerprint</dt>" not in results
+    assert "<dt>prompt</dt><dd>Describe it. (not used" in results and "<dt>fingerprint</dt>" not in results
 
 
 def test_a_video_is_shown_as_frames_that_move_on_the_page_of_its_sample(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_runs_in_progress_are_shown_and_deleted_ones_say_so(tmp_path: Path) -> N
     assert "<td>cider</td>" in index_page(site, {})
     shutil.rmtree(next(tmp_path.glob(".draft-*")))
     (run,) = site.runs.all()[0]
-    assert "data-live" not in index_page(site, {}) and run_page(site, run.key)
+    assert "data-live" not in index_page(site, {}) and "links to" not in run_page(site, run.key)
     shutil.rmtree(run.folder)
     for page in (run_page, about_page):
         with pytest.raises(NoSuchPageError, match="moved or deleted"):
@@ -172,6 +175,8 @@ def test_a_run_shows_every_number_and_what_it_can_be_held_against(client: Any, v
         assert result.label[0] in page
         assert f"{result.value:.4f}" in page or f"{result.value:.2f}" in page
     assert f"/compare?a={viewed.first.key}&amp;b={viewed.second.key}" in answer.text
+    assert f"{viewed.first.folder} --export run.html" in page and f'download="{viewed.first.key}.html"' in answer.text
+    assert "Written by bench view --export" in text_of(client.get(f"/runs/{viewed.first.key}/export"))
     assert "Compare two of its metrics" not in page
     assert "Compare two of its metrics" in text_of(client.get(f"/runs/{viewed.rated.key}"))
     assert viewed.rated.model == "no model"
@@ -200,16 +205,14 @@ def test_a_sample_shows_image_texts_and_every_metric_with_its_rank(client: Any, 
     answer = client.get(f"/runs/{viewed.rated.key}/samples/6")
     page = text_of(answer)
     assert f'src="/runs/{viewed.rated.key}/pictures/6"' in answer.text
-    assert caption(6) in page
-    assert caption(7) in page
+    assert caption(6) in page and caption(7) in page
     values = samples.numbers(METRIC)
     assert f"{values[6]:.4f}" in page
     equal = (values == values[6]).sum()
     assert f"{(values > values[6]).sum() + 1} of {ROWS}" + (f", shared by {equal}" if equal > 1 else "") in page
     assert "rank 1 is the best Metric" in page
     assert "rank 1 is the best, of length the highest" in text_of(client.get(f"/runs/{viewed.first.key}/samples/6"))
-    assert "human rating 3.5000" in page
-    assert "ratings 3, 4" in page
+    assert "human rating 3.5000" in page and "ratings 3, 4" in page
 
 
 def test_a_sample_shows_all_models_with_their_scores_and_the_words_that_each_has_alone(client: Any, viewed: Viewed):
@@ -280,9 +283,8 @@ def test_a_scatter_has_a_point_a_sample_that_leads_to_it(client: Any, viewed: Vi
     of_metrics = client.get(f"/runs/{viewed.rated.key}/scatter", params={"x": "length", "y": METRIC}).text
     assert len(re.findall(r'/samples/\d+\?a=[^"]+&amp;x=length&amp;y=', of_metrics)) > ROWS
     page = text_of(answer)
-    assert "ROUGE-L against human rating" in page
-    assert "Ranked higher by human rating" in page
-    assert "Ranked higher by ROUGE-L" in page
+    assert "ROUGE-L against human rating" in page and "Ranked higher by human rating" in page
+    assert "Ranked higher by ROUGE-L" in page and "better half by human rating, worst by ROUGE-L first" in page
     assert re.search(rf"human rating 3.5000, rank 1 of {ROWS}, shared by \d+; ROUGE-L 0\.\d+, rank \d+ of {ROWS}", page)
 
 
@@ -299,7 +301,7 @@ def test_two_runs_have_the_verdict_of_compare_and_the_largest_difference_first(c
     gaps = np.abs(scores[0] - scores[1])
     shown = [int(number) for number in re.findall(r'<h3><a href="[^"]+/samples/(\d+)', answer.text)]
     assert gaps[shown].tolist() == np.sort(gaps)[::-1][:12].tolist()
-    assert re.search(r"<ins>[^<]+</ins>", answer.text)
+    assert re.search(r"<ins>[^<]+</ins>", answer.text) and " references</summary>" in answer.text
     ahead = client.get("/compare", params={**keys, "by": "second"})
     shown = [int(number) for number in re.findall(r'<h3><a href="[^"]+/samples/(\d+)', ahead.text)]
     gains = scores[1] - scores[0]
@@ -321,6 +323,7 @@ def test_a_sample_of_a_comparison_has_its_place_there_and_leads_back_to_it(clien
     assert back.endswith(f"#sample-{number}") and f'<li id="sample-{number}">' in client.get(html.unescape(back)).text
     matches = client.get(html.unescape(re.findall(r'href="([^"]+)">matches<', answer.text)[0]))
     assert f"14 of {ROWS} samples with scores" in text_of(matches)
+    assert all("matches=" in to for to in re.findall(r'rel="(?:prev|next)" href="([^"]+)"', matches.text))
     elsewhere = f"/runs/{viewed.rated.key}/samples/0"
     assert "samples with scores" not in text_of(client.get(elsewhere, params=keys).raise_for_status())
     # So does *compare* of a sample, whatever page of the comparison has it.
@@ -384,8 +387,6 @@ def test_a_run_that_logged_scores_says_why_it_shows_no_texts(client: Any, viewed
 
 
 def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) -> None:
-    import shutil
-
     runs = Runs([tmp_path])
     assert runs.all()[0] == []
     shutil.copytree(viewed.folder / "runs" / "rated", tmp_path / "rated")
@@ -403,8 +404,6 @@ def test_runs_that_are_written_meanwhile_appear(tmp_path: Path, viewed: Viewed) 
 
 
 def test_runs_with_different_metrics_are_compared_by_a_mean_that_both_have(tmp_path: Path, viewed: Viewed) -> None:
-    import capbench
-
     captions = {"path": str(viewed.folder / "plain.jsonl")}
     options = {"include_path": [viewed.folder / "tasks"], "resamples": 0, "output_path": tmp_path / "runs"}
     for metrics in (["rep_1", "bleu_4", "length"], ["bleu_4", "length"], ["incorrect_ending"]):
@@ -416,6 +415,7 @@ def test_runs_with_different_metrics_are_compared_by_a_mean_that_both_have(tmp_p
         ("bleu_4", "", "BLEU-4"), ("length", " selected", "length"),
     ]  # fmt: skip
     assert 'value="rep_1"' not in page
+    assert "The two have the same scores." in page and str(tmp_path) not in page
     with pytest.raises(DataError, match="have no scores of the same metric"):
         compare_page(site, {"a": first.key, "b": last.key})
 
@@ -452,7 +452,7 @@ def test_equal_scores_keep_the_order_of_the_run_and_missing_ones_come_last(sampl
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ('"baum"', [0, 3]), ("'bäume'", [3]), ('"x."', [4]), ('"why"', [1]),
+        ('"baum"', [0, 3]), ("baum and length > 1", [3]), ("'bäume'", [3]), ('"x."', [4]), ('"why"', [1]),
         ("references contains baum", [3]), ("candidate = x", [5]), ("candidate != 'x' and length > 4", [4, 6]),
         ("cider < 0.5", [2, 5]), ("cider != 0.5", [2, 3, 5]), ("`ratings` >= 4", [4, 5]), ("length=1", [0]),
         ("failure", [1]), ("not failure and length < 3", [0]), ("failure contains metric", [1]), ("empty", [6]),
@@ -479,7 +479,7 @@ def test_a_filter_selects_samples_of_every_part(samples: RunSamples, query: str,
     ("length = 1".ljust(1_001), "the filter has 1,001 characters; at most 1,000 are read"),
     ("cider < 1 & length", "character 11: expected a column, a number or a text in quotation marks, found '&'"),
     ("candidate contains and (", "character 24: expected 'and', 'or' or the end, found '\\('"),
-    ("dog", "no column 'dog'.\nColumns: ratings, .*failure, empty. A text or an id stands in .*: \"dog\""),
+    ("dog = 1", "no column 'dog'.\nColumns: ratings, .*failure, empty. A text or an id stands in .*: \"dog\""),
     ("id = 39_2", "found '39_2'\nA text or an id stands in .*: \"39_2\""), ("human < 1", "Did you mean 'human rating'"),
     ("not length contains 1", "character 12: expected '<', '<=', .* after 'length', found 'contains'"),
 ])  # fmt: skip
@@ -493,6 +493,7 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     address = f"/runs/{viewed.first.key}/samples"
     page = client.get(address, params={"sort": "meteor"}).text
     links = {name: html.unescape(to) for to, name in re.findall(r'<li><a href="([^"]+)"[^>]*>([^<]+)</a></li>', page)}
+    assert '<option value="meteor" selected>METEOR, worst first<' in page and ">CIDEr, best first<" in page
     assert {"worst by METEOR", "best by METEOR", "metrics disagree", "models disagree", "grid"} < links.keys()
     scores = [RunSamples(run.folder, run.record).numbers("meteor") for run in (viewed.first, viewed.second)]
     bars = re.findall(
@@ -507,9 +508,9 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     assert 'data-rest="length &gt; 1 and "' in narrowed
     disagree = client.get(links["models disagree"]).text
     values = [float(value) for value in re.findall(r'<td class="number by key">([\d.]+)', disagree)]
-    assert len(values) == ROWS
-    assert values == sorted(values, reverse=True) != sorted(values)
+    assert len(values) == ROWS and values == sorted(values, reverse=True) != sorted(values)
     assert 'aria-label="Distribution of disagreement of models"' in disagree
+    assert re.search(r"<small>METEOR: [^<]+ 0\.\d+, [^<]+ 0\.\d+</small>", disagree)
     # Of a sample on which metrics disagree, the two furthest apart are named with their ranks.
     first = client.get(links["metrics disagree"]).text.partition("<tbody>")[2].partition("</tr>")[0]
     apart, *places = re.findall(r'(?<=by key">)[\d.]+|<small>.+? rank [^<]+', first)
@@ -518,7 +519,7 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     assert low - high == pytest.approx(float(apart) * (ROWS - 1), abs=0.01)
     assert client.get(links["grid"]).text.count('<img class="small"') == ROWS
     page = client.get(address, params={"q": "meteo < 2"}).text
-    assert "no column &#39;meteo&#39;. Did you mean" in page
+    assert "no column &#39;meteo&#39;. Did you mean" in page and f">{ROWS} samples<" in page
     assert "metrics_disagree, models_disagree" in page.partition('role="alert"')[2].partition("</p>")[0]
     assert "models_disagree" not in client.get(f"/runs/{viewed.rated.key}/samples", params={"q": "meteo < 2"}).text
     answers = [client.get(address, params={"q": f"{name} > 0.1"}).text for name in ("METEOR", "`meteor`", "meteor")]
@@ -529,6 +530,17 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
 def test_rows_come_as_they_were_asked_for(samples: RunSamples):
     assert [row["id"] for row in samples.rows([6, 0, 4, 0])] == ["id 6", "id 0", "id 4", "id 0"]
     assert samples.rows([]) == []
+
+
+def test_of_a_choice_each_caption_has_its_votes_its_system_and_its_scores(tmp_path: Path) -> None:
+    capbench.evaluate(None, "shapes_battles", metrics=["rouge_l"], limit=2, resamples=0, output_path=tmp_path)
+    site = Site(Runs([tmp_path]), Pictures(DataLocations()))
+    page = sample_page(site, site.runs.all()[0][0].key, "1", {})
+    said = (
+        r'background\.<small>(<mark class="true">preferred</mark> )?system <b>wrong_\d\d</b>; ROUGE-L <b>(0\.\d+)</b>'
+    )
+    (left, right) = re.findall(said, page)
+    assert [left[0], bool(right[0])] == ["", True] and left[1] < right[1] and "Agreement with the preference" in page
 
 
 def test_a_rank_counts_finite_scores_from_the_best(samples: RunSamples):
@@ -557,12 +569,8 @@ def test_ties_stand_in_one_place():
 
 def test_words_that_one_caption_has_alone_are_told():
     first, second = word_differences("A boy, running fast .", "a girl running very fast.")
-    assert first == [
-        ("A", True), ("boy,", False), ("running", True), ("fast", True), (".", False),
-    ]  # fmt: skip
-    assert second == [
-        ("a", True), ("girl", False), ("running", True), ("very", False), ("fast.", True),
-    ]  # fmt: skip
+    assert first == [("A", True), ("boy,", False), ("running", True), ("fast", True), (".", False)]
+    assert second == [("a", True), ("girl", False), ("running", True), ("very", False), ("fast.", True)]
     assert word_differences("", "") == ([], [])
 
     assert mark_words(["A red dog .", "a blue cat dog"], ["the dog", "a red cat"]) == [

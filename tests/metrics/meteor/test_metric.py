@@ -98,6 +98,7 @@ def test_words_are_aligned_by_the_matcher_that_found_them():
     assert explanations[0].aligned[:2] == [PhraseMatch("exact", (0, 1), (0, 1)), PhraseMatch("exact", (2, 3), (1, 2))]
     assert [pair.how for pair in explanations[1].aligned] == ["exact", "synonym"]
     assert [explanation.chunks for explanation in explanations] == [3, 2]
+    assert all(pair.value == pair.factors["mean"] * (1 - pair.factors["penalty"]) for pair in explanations)
 
 
 def test_the_greatest_value_is_the_score():
