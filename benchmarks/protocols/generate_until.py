@@ -213,8 +213,8 @@ class _ResultPart:
         return values[0] if len(values) == 1 else lambda weights: float(np.mean([of(weights) for of in values]))
 
     def share_of(self, scored: ScoredMetric) -> int | None:
-        """Return the number of items that add to the denominator of a share; None for other numbers."""
-        if not scored.metric.is_share or scored.terms is None:
+        """Return the number of items that add to the denominator of a share; None where it has no sums."""
+        if scored.terms is None:
             return None
         return int(np.count_nonzero(self.items & (np.concatenate([terms[:, 1] for terms in scored.terms()]) > 0)))
 
@@ -262,12 +262,14 @@ def _intervals(job: Job, documents: int, asked: Mapping[str, tuple[ScoredMetric,
         # The influences of only one value are in memory at a time.
         for key, (metric, part) in asked.items():
             if spread := part.influence(metric):
-                of = part.share_of(metric)
-                intervals[key] = spread.interval(settings.level, is_share=metric.metric.is_share, of=of)
+                is_share = metric.metric.is_share
+                of = part.share_of(metric) if is_share else None
+                intervals[key] = spread.interval(settings.level, is_share=is_share, of=of)
     if waiting := {key: part.value(metric) for key, (metric, part) in asked.items() if key not in intervals}:
         resampled = resample_values(waiting, np.arange(documents), settings.draws(job.progress(INTERVALS)))
         for key, spread in resampled.items():
             metric, part = asked[key]
-            of = part.share_of(metric)
-            intervals[key] = spread.interval(settings.level, is_share=metric.metric.is_share, of=of)
+            is_share = metric.metric.is_share
+            of = part.share_of(metric) if is_share else None
+            intervals[key] = spread.interval(settings.level, is_share=is_share, of=of)
     return intervals
