@@ -104,7 +104,7 @@ def test_metric_that_is_called_as_a_column_of_the_samples_is_refused_before_the_
     run_small().failed(
         2,
         f"small.yaml:1: metric 'length' cannot have the name '{name}'",
-        "Columns: id, image, system, category, failure, candidate, references",
+        "Columns: id, image, system, category, failure, candidate, rival_caption, references",
     )
     assert not list(tmp_path.rglob("run.json"))
 
