@@ -142,7 +142,7 @@ def test_more_than_20_ratings_are_put_into_bins_named_by_their_centres():
 
 @pytest.mark.parametrize(
     ("words", "edges", "counts"),
-    [([2, 2, 4], [2, 3, 4, 5], [2, 0, 1]), ([7], [7, 8], [1]), ([30, 69], list(range(30, 71, 2)), [1] + [0] * 18 + [1])],
+    [([2, 2, 4], [2, 3, 4, 5], [2, 0, 1]), ([7], [7, 8], [1]), ([30, 69], [*range(30, 71, 2)], [1] + [0] * 18 + [1])],
 )
 def test_words_are_counted_in_bins_of_equal_width(words: list[int], edges: list[int], counts: list[int]):
     by_words = of_captions([0.5] * len(words), words=words)["m"]["by_words"]
