@@ -181,17 +181,21 @@ def comparable(run: ShownRun, runs: Sequence[ShownRun]) -> list[ShownRun]:
 
     Empty if ``bench compare`` cannot compare its protocol. A copy is of the same model, with the same common results.
     """
-    record, different = run.record, [run]
+    record, different = run.record, list[ShownRun]()
+    of_model = {record.model_name: [record]}
     for other in runs:
         same = record.protocol.comparable and (other.record.task, other.record.version) == (record.task, record.version)
-        if same and not any(_copies(other.record, known.record) for known in different):
+        alike = of_model.setdefault(other.record.model_name, [])
+        if same and not any(_copies(other.record, known) for known in alike):
+            alike.append(other.record)
             different.append(other)
-    return different[1:]
+    return different
 
 
 def _copies(first: Record, second: Record) -> bool:
     if first.protocol.subject == "metric":
         return first.fingerprint == second.fingerprint
-    model = (first.model_name, first.parts.model) == (second.model_name, second.parts.model)
+    if first.parts.model != second.parts.model:
+        return False
     common = first.results.keys() & second.results.keys()
-    return model and all(first.results[key].value == second.results[key].value for key in common)
+    return all(first.results[key].value == second.results[key].value for key in common)
