@@ -54,7 +54,6 @@ def _chat(image: str, thinks: bool = False) -> str:
 
 
 def _square(name: str, side: int = 32, **settings: Any) -> Any:
-
     size = {"height": side, "width": side}
     return getattr(transformers, name)(size=size, **settings)
 
@@ -129,7 +128,6 @@ def _kosmos2() -> Shrunk:
 
 
 def _qwen(kind: str) -> Shrunk:
-
     parts = Parts(_QWEN, "<|im_end|>", None)
     vision = {"depth": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": 32}
     text = {**parts.text, "rope_parameters": _MROPE}

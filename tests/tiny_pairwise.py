@@ -77,7 +77,6 @@ def _letters(folder: Path) -> Any:
 
 def _scaled(model: Any) -> Any:
     """Return a model with weights so large that scores differ clearly."""
-
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:

@@ -139,7 +139,6 @@ def make_tiny_painter(folder: Path, tokenizer_folder: Path) -> Path:
 
 def _spread(model):
     """Return a model whose matrices are large enough for its outputs to differ from place to place."""
-
     with torch.no_grad():
         for name, weights in model.named_parameters():
             if weights.ndim > 1 and "embed" not in name:

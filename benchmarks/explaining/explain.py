@@ -177,9 +177,8 @@ def _rouge_l(metric: RougeL, items: Items, *_: object) -> _Parts:
     for at, (reference, numbers) in enumerate(zip(references, of_references, strict=True)):
         texts, facts = (candidate.split(" "), reference.split(" ")), dict[str, str]()
         for name, number, words, first in zip(("precision", "recall"), numbers, texts, largest, strict=True):
-            facts[name] = f"{number * len(words):.0f} of {len(words)} words, {number:.4f}" + ", the largest" * (
-                at == first
-            )
+            is_largest = ", the largest" if at == first else ""
+            facts[name] = f"{number * len(words):.0f} of {len(words)} words, {number:.4f}{is_largest}"
         equal = [block for block in LCSseq.opcodes(*texts) if block.tag == "equal"]
         mine = marked(texts[0], [((block.src_start, block.src_end), "equal") for block in equal], "unmatched")
         theirs = marked(texts[1], [((block.dest_start, block.dest_end), "equal") for block in equal], "missing")
