@@ -190,14 +190,12 @@ class Store:
             )
 
         def delete(db: sqlite3.Connection) -> int:
-            with db:
-                db.execute(BEGIN)
-                deleted = db.execute(
-                    "DELETE FROM entries WHERE (:before IS NULL OR created < :before) AND (:text IS NULL "
-                    "OR producer IN (SELECT id FROM producers WHERE INSTR(fingerprint, :text) > 0))",
-                    {"before": older_than, "text": containing},
-                ).rowcount
-                db.execute("DELETE FROM producers WHERE id NOT IN (SELECT producer FROM entries)")
+            deleted = db.execute(
+                "DELETE FROM entries WHERE (:before IS NULL OR created < :before) AND (:text IS NULL "
+                "OR producer IN (SELECT id FROM producers WHERE INSTR(fingerprint, :text) > 0))",
+                {"before": older_than, "text": containing},
+            ).rowcount
+            db.execute("DELETE FROM producers WHERE id NOT IN (SELECT producer FROM entries)")
             db.execute("VACUUM")
             # In WAL mode the file shrinks when the log is written back.
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -37,7 +37,8 @@ def explained(name: str, items: Items, row: int = 0, encoder: Any = None) -> tup
         planned.metric.score(items, context),
         explain(planned, items.subset(np.array([row])), context, state),
     )
-    assert explanation.value == pytest.approx(scores.values[row], abs=1e-12)
+    # A model of single precision gives a caption alone, and among others, the same to its last digits.
+    assert explanation.value == pytest.approx(scores.values[row], abs=1e-6 if name == BERT else 1e-12)
     return explanation, scores
 
 

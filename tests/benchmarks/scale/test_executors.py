@@ -89,13 +89,14 @@ def test_worker_that_exits_is_told_with_its_code(code: int, how: str):
 
 
 _DRIVER = """
-import sys, threading
+import signal, sys, threading
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from executor_calls import Recorded, Shard
 from capbench.benchmarks.scale.executors import LocalExecutor
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may ignore Ctrl-C
     if sys.argv[3] == "spawn":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     for _ in LocalExecutor(processes=2).map(Recorded(Path(sys.argv[2]), seconds=20), map(Shard, range(2))):
