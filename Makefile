@@ -114,7 +114,7 @@ runs: $(READY)  ## Make the kept runs anew, into results/runs; CAPBENCH_DATA=DIR
 		--model_args "name=M2 Transformer" --log_samples scores --output_path results/runs
 	$(BIN)/bench run --task coco_caption_5ref --model captions:$(CAPBENCH_DATA)/coco_captioners/blip2_results_xe.json \
 		--model_args "name=BLIP-2" --log_samples scores --output_path results/runs
-	$(BIN)/bench run --task coco_human --model data-captions --log_samples scores --output_path results/runs
+	$(BIN)/bench run --task coco_humans --model data-captions --log_samples scores --output_path results/runs
 	cd $(CAPTURE_RESOURCES) && $(CURDIR)/$(BIN)/bench run --log_samples scores \
 		--task aloha_hat,aloha_nocaps_foil,aloha_hat_detection,aloha_nocaps_foil_detection \
 		--metrics bleu_1,bleu_4,rouge_l,meteor,cider,length \

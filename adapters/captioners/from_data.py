@@ -32,6 +32,6 @@ class DataCaptions(Captioner):
         if len(requests) > 1 and len({request.prompt for request in requests}) == 1:
             raise AdapterError(
                 f"data_captions: all documents have the text '{requests[0].prompt}', which is no caption",
-                "Use it with tasks whose doc_to_text is a caption, such as coco_human.",
+                "Use it with tasks whose doc_to_text is a caption, such as coco_humans.",
             )
         yield Captioned({at: Caption(request.prompt) for at, request in enumerate(requests)})
