@@ -20,7 +20,7 @@ from capbench.benchmarks.store.store import Store
 from capbench.errors import MetricError
 from capbench.metrics import Context, Items, Metric, Scores
 
-VOLATILE = ("date", "total_evaluation_time_seconds", "timings", "store", "environment", "checksum", "git_hash")
+VOLATILE = ("date", "total_evaluation_time_seconds", "timings", "environment", "checksum", "git_hash")
 
 
 @dataclass

@@ -48,7 +48,7 @@ def test_table_goes_to_stdout_and_everything_else_to_stderr(run_small, tmp_path:
 
 def test_dry_run_says_what_would_be_done_and_writes_nothing(run_small, tmp_path: Path):
     before = set(tmp_path.rglob("*"))
-    done = run_small("--dry_run").succeeded("metrics:    length", "statistics: kendall_b")
+    done = run_small("--dry_run").succeeded("rows.jsonl (json)\n", "metrics:    length", "statistics: kendall_b")
     assert done.out.startswith("task:       small (version 1.0, agreement)\n")
     # The small task itself is written by the fixture.
     assert {path for path in set(tmp_path.rglob("*")) - before if "tasks" not in path.parts} == set()

@@ -5,6 +5,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -43,8 +44,8 @@ def read_only(folder: Path, file: bool = True, place: bool = True, mode: int = 0
 
 
 def test_new_store_has_pages_for_feature_vectors_a_cache_of_the_index_and_a_long_log(tmp_path: Path):
-    with Store(tmp_path / "store.sqlite") as store:
-        store.put(PRODUCER, {"text": "value"})
+    with Store(tmp_path / "store.sqlite") as store, ThreadPoolExecutor() as other:
+        other.submit(store.put, PRODUCER, {"text": "value"}).result()
     with closing(sqlite_file._connect(tmp_path / "store.sqlite")) as db:
         names = "page_size", "journal_mode", "synchronous", "cache_size", "wal_autocheckpoint"
         values = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
