@@ -183,20 +183,41 @@ def dci(text: str, photo: str) -> dict[str, Any]:
     return {"image": photo, "short_caption": text, "mask_data": {"0": mask}, "summaries": {}, "negatives": {}}
 
 
-@pytest.mark.parametrize(("task", "folder"), [("iiw_retrieval", "images_aar"), ("dci_long_retrieval", "photos")])
-def test_retrieval_of_long_texts_finds_what_is_painted(tmp_path: Path, task: str, folder: str):
+PHOTOGRAPHS = {
+    "iiw": "images_aar", "dci_long": "photos", "coco": "val2014", "flickr30k": "flickr30k-images", "docci": "images",
+    "urban1k": "image",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PHOTOGRAPHS)
+def test_retrieval_finds_what_is_painted(tmp_path: Path, name: str):
     texts = ["There is a red star.", "There is a blue circle on grass.", "There is a black heart in the sky."]
-    for place in (folder, "complete"):
+    for place in (PHOTOGRAPHS[name], "complete", "caption"):
         (tmp_path / place).mkdir()
-    for name, text in enumerate(texts):
-        (tmp_path / folder / f"{name}.jpg").write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
-        (tmp_path / f"complete/{name}.json").write_text(json.dumps(dci(text, f"{name}.jpg")))
-    (tmp_path / "splits.json").write_text(json.dumps({"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]}))
-    jsonl(tmp_path / "iiw_400.jsonl", [{"image": str(name), "references": [text]} for name, text in enumerate(texts)])
-    done = run(task, tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
+    files = {f"{number}.jpg": text for number, text in enumerate(texts)}
+    for file, text in files.items():
+        (tmp_path / PHOTOGRAPHS[name] / file).write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
+        (tmp_path / f"complete/{file[0]}.json").write_text(json.dumps(dci(text, file)))
+        (tmp_path / f"caption/{file[0]}.txt").write_text(text)
+    images = [
+        {"cocoid": int(file[0]), "filename": file, "split": "test", "sentences": [{"raw": text}]}
+        for file, text in files.items()
+    ]
+    contents = {
+        "splits": {"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]},
+        "dataset_coco": {"images": images},
+        "flickr30k_test": [{"image": f"flickr30k-images/{file}", "caption": [text]} for file, text in files.items()],
+    }
+    for path, content in contents.items():
+        (tmp_path / f"{path}.json").write_text(json.dumps(content))
+    jsonl(tmp_path / "iiw_400.jsonl", [{"image": file[0], "references": [text]} for file, text in files.items()])
+    docci = [{"example_id": f"test_{file[0]}", "split": "test", "image_file": file} for file in files]
+    docci = [row | {"description": text} for row, text in zip(docci, texts, strict=True)]
+    jsonl(tmp_path / "docci_descriptions.jsonlines", docci)
+    done = run(f"{name}_retrieval", tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
     assert [(result.value, result.n) for result in done.results] == 12 * [(1, 3)]
     captions = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
-    rest = " The following can also be seen in the image:\npart: It is there" if "dci" in task else ""
+    rest = " The following can also be seen in the image:\npart: It is there" if name == "dci_long" else ""
     assert captions == [f"{text}{rest}" for text in texts]
 
 
