@@ -111,9 +111,7 @@ def test_recall_of_an_encoder_has_that_of_clip_benchmark_beside_it(task: str, pr
     models, locations = NamedModels.of(resolve_model("openai-clip-vit-b-32")), DataLocations.from_environment({}, ())
     (plan,) = plan_tasks(build_index(()), [f"{task}_retrieval"], models, (), locations)
     labels = [f"{way}: R@{k}" for way in ("Image to text", "Text to image") for k in (1, 5)]
-    results: list[Any] = [
-        SimpleNamespace(key=name, category="", metric="", label=[name], statistic="mean") for name in labels
-    ]
+    results: list[Any] = [SimpleNamespace(key=n, category="", metric="", label=[n], statistic="mean") for n in labels]
     beside = published_results(plan, results)
     assert {label: number.printed for label, number in beside.items()} == dict(zip(labels[1::2], printed, strict=True))
 

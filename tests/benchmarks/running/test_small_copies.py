@@ -194,31 +194,35 @@ def test_retrieval_finds_what_is_painted(tmp_path: Path, name: str):
     texts = ["There is a red star.", "There is a blue circle on grass.", "There is a black heart in the sky."]
     for place in (PHOTOGRAPHS[name], "complete", "caption"):
         (tmp_path / place).mkdir()
-    files = {f"{number}.jpg": text for number, text in enumerate(texts)}
-    for file, text in files.items():
+    coco, flickr30k, iiw, docci = ([], [], [], [])
+    for at, text in enumerate(texts):
+        file = f"{at}.jpg"
         (tmp_path / PHOTOGRAPHS[name] / file).write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
-        (tmp_path / f"complete/{file[0]}.json").write_text(json.dumps(dci(text, file)))
-        (tmp_path / f"caption/{file[0]}.txt").write_text(text)
-    images = [
-        {"cocoid": int(file[0]), "filename": file, "split": "test", "sentences": [{"raw": text}]}
-        for file, text in files.items()
-    ]
-    contents = {
-        "splits": {"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]},
-        "dataset_coco": {"images": images},
-        "flickr30k_test": [{"image": f"flickr30k-images/{file}", "caption": [text]} for file, text in files.items()],
-    }
-    for path, content in contents.items():
+        (tmp_path / f"complete/{at}.json").write_text(json.dumps(dci(text, file)))
+        (tmp_path / f"caption/{at}.txt").write_text(text)
+        coco.append({"cocoid": at, "filename": file, "split": "test", "sentences": [{"raw": text}]})
+        flickr30k.append({"image": f"flickr30k-images/{file}", "caption": [text]})
+        iiw.append({"image": str(at), "references": [text]})
+        docci.append({"example_id": f"test_{at}", "split": "test", "image_file": file, "description": text})
+    split = {"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]}
+    for path, content in {"splits": split, "dataset_coco": {"images": coco}, "flickr30k_test": flickr30k}.items():
         (tmp_path / f"{path}.json").write_text(json.dumps(content))
-    jsonl(tmp_path / "iiw_400.jsonl", [{"image": file[0], "references": [text]} for file, text in files.items()])
-    docci = [{"example_id": f"test_{file[0]}", "split": "test", "image_file": file} for file in files]
-    docci = [row | {"description": text} for row, text in zip(docci, texts, strict=True)]
+    jsonl(tmp_path / "iiw_400.jsonl", iiw)
     jsonl(tmp_path / "docci_descriptions.jsonlines", docci)
     done = run(f"{name}_retrieval", tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
     assert [(result.value, result.n) for result in done.results] == 12 * [(1, 3)]
     captions = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
     rest = " The following can also be seen in the image:\npart: It is there" if name == "dci_long" else ""
     assert captions == [f"{text}{rest}" for text in texts]
+
+
+def test_humans_are_one_reference_of_an_image_scored_with_the_others(tmp_path: Path):
+    words = {"7": ["dog", "cat", "bus", "car", "sky"], "9": ["red", "blue", "black", "grey", "pink"]}
+    (tmp_path / "reference_captions.json").write_text(json.dumps(words))
+    done = run("coco_humans", tmp_path, "--model", "data-captions", "--metrics", "rouge_l,length", "--bootstrap", "0")
+    assert {result.metric: (result.value, result.n) for result in done.results} == {"rouge_l": (0, 2), "length": (1, 2)}
+    for row in done.samples.to_pylist():
+        assert sorted([row["candidate"], *row["references"]]) == sorted(words[row["id"]])
 
 
 def test_model_that_says_a_word_makes_nothing_up(tmp_path: Path):
