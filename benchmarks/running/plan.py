@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ class ResolvedCall:
         models: The models, by name or as objects.
         locations: Locations of local data.
         missing: What metrics lack, without which the others run.
-        groups: The groups that were named and have a score.
+        groups: The groups with a score that were named, or whose score is of tasks that run.
     """
 
     plan: list[PlannedRun]
@@ -231,7 +232,8 @@ def resolve_call(
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
     plan = plan_tasks(index, names, models, metric_names, locations)
     fatal, tolerable = Missing(), Missing()
-    groups = [entry for name in names if (entry := index.entries.get(name)) is not None and entry.score is not None]
+    run, entries = {*map(attrgetter("task.task"), plan)}, index.entries.values()
+    groups = [group for group in entries if group.score and (group.name in names or run >= {*group.score.mean_of})]
     call = ResolvedCall(plan, models, locations, tolerable, groups)
     if on_fetch is not None and (line := call.fetched_first()):
         on_fetch(line)

@@ -369,7 +369,7 @@ def _counts_said(runs: Sequence[TaskRun]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Run:
-    """The runs of one call, a task each, and the groups that it named and that have a score."""
+    """The runs of one call, a task each, and the groups whose score they give."""
 
     tasks: list[TaskRun] = field(default_factory=list)
     groups: Sequence[IndexEntry] = ()

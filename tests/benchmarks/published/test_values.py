@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from capbench.adapters.aliases import resolve_model
+from capbench.benchmarks.inputs.models import NamedModels
 from capbench.benchmarks.published.values import FOLDER, find, load, papers
 from capbench.benchmarks.records.reading import read_task_run
+from capbench.benchmarks.running.plan import plan_tasks, published_results
 from capbench.benchmarks.tables.results import Run
 from capbench.errors import TaskError
 from capbench.tasks.index import build_index
+from capbench.tasks.locate import DataLocations
 
 ROOT = Path(__file__).parents[3]
 RECORDS = [record for paper in papers() for record in load(paper).records]
@@ -100,6 +104,16 @@ def test_amber_score_of_printed_chair_and_f1_is_the_printed_one():
             tasks.append(SimpleNamespace(record=SimpleNamespace(task=task), results=[result]))
         (ours,) = Run(tasks, [amber]).group_scores().values()
         assert 100 * ours == pytest.approx(score.value, abs=0.0501), score
+
+
+@pytest.mark.parametrize(("task", "printed"), [("coco", ["74.82", "55.85"]), ("flickr30k", ["94.90", "83.38"])])
+def test_recall_of_an_encoder_has_that_of_clip_benchmark_beside_it(task: str, printed: list[str]):
+    models, locations = NamedModels.of(resolve_model("openai-clip-vit-b-32")), DataLocations.from_environment({}, ())
+    (plan,) = plan_tasks(build_index(()), [f"{task}_retrieval"], models, (), locations)
+    labels = [f"{way}: R@{k}" for way in ("Image to text", "Text to image") for k in (1, 5)]
+    results: list[Any] = [SimpleNamespace(key=n, category="", metric="", label=[n], statistic="mean") for n in labels]
+    beside = published_results(plan, results)
+    assert {label: number.printed for label, number in beside.items()} == dict(zip(labels[1::2], printed, strict=True))
 
 
 def test_average_columns_of_detailcaps_are_the_mean_of_both_sets():

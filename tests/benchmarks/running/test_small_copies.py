@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ import capbench
 from capbench.adapters.shapes.painter import described_scene
 from capbench.benchmarks.records.task_run import TaskRun
 from capbench.cli.main import main
+from capbench.metrics.chair import N_OBJECTS
 from capbench.metrics.checklist import PROMPT, SYSTEM, listed, read_item
 from capbench.metrics.golden import read_golden
 from capbench.metrics.judging import fill
+from capbench.metrics.words import spacy_pipelines
 from capbench.tasks.capeval.reader import checklists
-from capbench.tasks.index import build_index
-from capbench.tasks.schema import load_task
 from capbench.tasks.shapes.pictures import DrawnPicture
 
 
@@ -66,42 +67,83 @@ def test_capeval_is_coverage_and_precision_by_a_judge(tmp_path: Path):
     assert all(result.interval for result in done.results if not result.category)
 
 
-@pytest.mark.costly
-def test_amber_counts_nouns_of_descriptions_and_reads_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from nltk import data
+OBJECTS = ["car", "sky", "dog", "grass", "road", *map(str, range(N_OBJECTS - 5))]
+PHOTOS = {21: "A red car stands on the road .", 22: "A red dog stands on the road ."}
+SAID = ["The light stands near a dog .", "Two dogs run over the grass .", "No", "No", "no", "No", "Yes"]
 
-    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
-    monkeypatch.setattr(data, "path", [str(make_nltk_data(tmp_path / "nltk"))])
-    (tmp_path / "wordnet").mkdir()
-    monkeypatch.setenv("WNSEARCHDIR", str(make_wordnet(tmp_path / "wordnet")))
-    nlp = spacy.blank("en")
-    nlp.vocab.set_vector("car", np.ones(2, np.float32))
-    nlp.to_disk(tmp_path / "vectors")
+
+def hallucination_files() -> dict[str, Any]:
+    """Return what the files of AMBER, COCO and POPE hold, and what a model said of all of them, by path."""
+    kinds = ["attribute-state", "attribute-state", "attribute-number", "hallucination", "relation"]
     rows: list[dict[str, Any]] = [
         {"id": 1, "type": "generative", "truth": ["car", "sky"], "hallu": ["dog"]},
         {"id": 2, "type": "generative", "truth": ["car"], "hallu": ["grass", "dog"]},
-        {"id": 3, "type": "discriminative-attribute-state", "truth": "yes"},
-        {"id": 4, "type": "discriminative-attribute-state", "truth": "no"},
-        {"id": 5, "type": "discriminative-attribute-number", "truth": "no"},
     ]
+    for number, (kind, truth) in enumerate(zip(kinds, ["yes", "no", "no", "no", "yes"], strict=True), 3):
+        rows.append({"id": number, "type": f"discriminative-{kind}", "truth": truth})
     query = [{"id": row["id"], "image": f"AMBER_{row['id'] % 2}.jpg", "query": "Is it so?"} for row in rows]
-    words = {"car": ["light"], "sky": [], "dog": [], "grass": []}
-    contents = {"annotations": rows, "relation": words, "query_generative": query[:2]}
-    for name, content in (contents | {"query_discriminative-attribute": query[2:]}).items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    (tmp_path / "safe_words.txt").write_text("grass")
-    files = f"associations=relation.json,safe_words=safe_words.txt,vectors={tmp_path / 'vectors'}"
-    metrics = ",".join(f"amber_{name}[{files}]" for name in ("chair", "cover", "hal", "cog"))
-    answers = captions(tmp_path, {"1": "The light stands near a dog .", "2": "Two dogs run over the grass ."})
-    done = run("amber_generative", tmp_path, *answers, "--metrics", metrics, "--bootstrap", "0")
+    photo = {"split": "test", "sentences": [{"raw": PHOTOS[21]}]}
+    asked = {"image": "a.jpg", "text": "Is there a dog in the image?"}
+    pope = [asked | {"question_id": n, "label": label} for n, label in ((11, "yes"), (12, "no"))]
+    return {
+        "amber/annotations": rows,
+        "amber/relation": {"car": ["light"], "sky": [], "dog": [], "grass": []},
+        "amber/query_generative": query[:2], "amber/query_discriminative": query[2:],
+        "amber/query_discriminative-attribute": query[2:5], "amber/query_discriminative-existence": query[5:6],
+        "amber/query_discriminative-relation": query[6:],
+        "coco/dataset_coco": {"images": [photo | {"cocoid": n, "filename": f"{n}.jpg"} for n in PHOTOS]},
+        "coco/annotations/instances_val2014": {
+            "images": [{"id": n} for n in PHOTOS], "annotations": [],
+            "categories": [{"id": n, "name": name} for n, name in enumerate(OBJECTS)],
+        },
+        **{f"pope/coco_pope_{kind}": pope for kind in ("random", "popular", "adversarial")},
+        "said": dict(enumerate(SAID, 1)) | PHOTOS | {11: "yes", 12: "Yes"},
+    }  # fmt: skip
+
+
+@pytest.mark.costly
+def test_hallucination_is_one_command_for_recorded_captions_and_answers(tmp_path, tiny_spacy, monkeypatch, capsys):
+    from nltk import data
+
+    spacy = pytest.importorskip("spacy", reason="needs the extra 'spacy'")
+    monkeypatch.setattr(spacy_pipelines, "_load", cache(spacy.load))
+    monkeypatch.setattr(data, "path", [str(make_nltk_data(tmp_path / "nltk"))])
+    for folder in ("amber", "coco/annotations", "pope", "chair", "sentence-transformers", "wordnet"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.setenv("WNSEARCHDIR", str(make_wordnet(tmp_path / "wordnet")))
+    monkeypatch.setenv("CAPBENCH_DATA", str(tmp_path))
+    # The models that the tasks name are folders where the command runs.
+    monkeypatch.chdir(tmp_path)
+    nlp = spacy.blank("en")
+    nlp.vocab.set_vector("car", np.ones(2, np.float32))
+    nlp.to_disk("en_core_web_lg")
+    Path("en_core_web_sm").symlink_to(tiny_spacy)
+    Path("sentence-transformers/all-mpnet-base-v2").symlink_to(find_minilm())
+    Path("amber/safe_words.txt").write_text("grass")
+    Path("chair/synonyms.txt").write_text("\n".join(OBJECTS))
+    for name, content in hallucination_files().items():
+        Path(f"{name}.json").write_text(json.dumps(content))
+    options = ["--skip_checks", "--bootstrap", "0", "--output_path", "runs"]
+    assert main(["run", "--task", "hallucination", "--model", "captions:said.json", *options]) == 0
+    runs = [task for folder in tmp_path.glob("runs/*/*/*") for task in capbench.load_run(folder).tasks]
+    values = {task.record.task: {result.key: result.value for result in task.results} for task in runs}
+    lengths = {task: value for task, of in values.items() for key, value in of.items() if key.startswith("length")}
+    assert lengths == {"coco_chair": 8, "coco_aloha": 8, "amber_generative": 7}
+    # Mentions: car, road; dog, road.
+    assert [values["coco_chair"][name] for name in ("chair_i", "chair_s")] == [1 / 4, 1 / 2]
+    # The cosine of dog and car is 0.4756 by sentence-transformers.
+    assert values["coco_aloha"]["aloha"] == pytest.approx((1 + 0.4756) / 2, abs=1e-4)
     # Nouns: light (a car's), dog; dog, grass (safe).
-    assert [result.value for result in done.results] == [2 / 4, 1 / 3, 1, 2 / 3]
-    done = run("amber_attribute", tmp_path, *captions(tmp_path, {"3": "No", "4": "No", "5": "no"}), "--bootstrap", "0")
-    rates = {(result.metric, result.statistic, result.category): result.value for result in done.results}
-    assert [rates["exact", "accuracy", name] for name in ("state", "number", "")] == [1 / 2, 0, 1 / 3]
-    assert [rates["exact", name, ""] for name in ("precision", "recall", "neither_share")] == [1 / 2, 1 / 2, 1 / 3]
-    assert rates["exact", "f1", ""] == 2 * 0.5 * 0.5 / (1 + 0.0001)
-    assert rates["strict", "f1", ""] == 2 * 0.667 / (1.667 + 0.0001)
+    amber = [values["amber_generative"][f"amber_{name}"] for name in ("chair", "cover", "hal", "cog")]
+    assert amber == [2 / 4, 1 / 3, 1, 2 / 3]
+    rates = values["amber_attribute"]
+    assert [rates[f"exact.accuracy{of}"] for of in (".state", ".number", "")] == [1 / 2, 0, 1 / 3]
+    assert [rates[f"exact.{name}"] for name in ("precision", "recall", "neither_share")] == [1 / 2, 1 / 2, 1 / 3]
+    assert rates["exact.f1"] == 2 * 0.5 * 0.5 / (1 + 0.0001)
+    assert rates["strict.f1"] == 2 * 0.667 / (1.667 + 0.0001)
+    assert [values[f"pope_{kind}"]["released.accuracy"] for kind in ("random", "popular", "adversarial")] == [0.5] * 3
+    # The mean of 1 - CHAIR and of F1, with precision and recall of 66.7 each.
+    assert "AMBER score: 58.35 (× 100); mean of amber_generative amber_chair" in capsys.readouterr().err
 
 
 RELEASED = {"": "image-to-text task", "_first": "Image-P1-Neg", "_second": "Image-P2-Neg", "_text": "text-only task"}
@@ -141,34 +183,51 @@ def dci(text: str, photo: str) -> dict[str, Any]:
     return {"image": photo, "short_caption": text, "mask_data": {"0": mask}, "summaries": {}, "negatives": {}}
 
 
-@pytest.mark.parametrize(("task", "folder"), [("iiw_retrieval", "images_aar"), ("dci_long_retrieval", "photos")])
-def test_retrieval_of_long_texts_finds_what_is_painted(tmp_path: Path, task: str, folder: str):
+PHOTOGRAPHS = {
+    "iiw": "images_aar", "dci_long": "photos", "coco": "val2014", "flickr30k": "flickr30k-images", "docci": "images",
+    "urban1k": "image",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PHOTOGRAPHS)
+def test_retrieval_finds_what_is_painted(tmp_path: Path, name: str):
     texts = ["There is a red star.", "There is a blue circle on grass.", "There is a black heart in the sky."]
-    for place in (folder, "complete"):
+    for place in (PHOTOGRAPHS[name], "complete", "caption"):
         (tmp_path / place).mkdir()
-    for name, text in enumerate(texts):
-        (tmp_path / folder / f"{name}.jpg").write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
-        (tmp_path / f"complete/{name}.json").write_text(json.dumps(dci(text, f"{name}.jpg")))
-    (tmp_path / "splits.json").write_text(json.dumps({"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]}))
-    jsonl(tmp_path / "iiw_400.jsonl", [{"image": str(name), "references": [text]} for name, text in enumerate(texts)])
-    done = run(task, tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
+    coco, flickr30k, iiw, docci = ([], [], [], [])
+    for at, text in enumerate(texts):
+        file = f"{at}.jpg"
+        (tmp_path / PHOTOGRAPHS[name] / file).write_bytes(DrawnPicture(described_scene(text, 0)).read_bytes())
+        (tmp_path / f"complete/{at}.json").write_text(json.dumps(dci(text, file)))
+        (tmp_path / f"caption/{at}.txt").write_text(text)
+        coco.append({"cocoid": at, "filename": file, "split": "test", "sentences": [{"raw": text}]})
+        flickr30k.append({"image": f"flickr30k-images/{file}", "caption": [text]})
+        iiw.append({"image": str(at), "references": [text]})
+        docci.append({"example_id": f"test_{at}", "split": "test", "image_file": file, "description": text})
+    split = {"train": ["0.json"], "valid": ["1.json"], "test": ["2.json"]}
+    for path, content in {"splits": split, "dataset_coco": {"images": coco}, "flickr30k_test": flickr30k}.items():
+        (tmp_path / f"{path}.json").write_text(json.dumps(content))
+    jsonl(tmp_path / "iiw_400.jsonl", iiw)
+    jsonl(tmp_path / "docci_descriptions.jsonlines", docci)
+    done = run(f"{name}_retrieval", tmp_path, "--model", "shapes-clip", "--bootstrap", "0")
     assert [(result.value, result.n) for result in done.results] == 12 * [(1, 3)]
     captions = [row["candidates"][0] for row in done.samples.to_pylist()[3:]]
-    rest = " The following can also be seen in the image:\npart: It is there" if "dci" in task else ""
+    rest = " The following can also be seen in the image:\npart: It is there" if name == "dci_long" else ""
     assert captions == [f"{text}{rest}" for text in texts]
 
 
-def test_lengths_stand_beside_what_captions_make_up(tmp_path: Path):
-    described = {}
-    for entry in build_index(()).resolve(["hallucination"]):
-        task, _ = load_task(entry.path)
-        if task.output_type == "generate_until":
-            described[entry.name] = [str(metric.metric) for metric in task.metric_list]
-    assert [*described] == ["coco_chair", "coco_aloha", "amber_generative"]
-    assert {metrics[-1] for metrics in described.values()} == {"length"}
+def test_humans_are_one_reference_of_an_image_scored_with_the_others(tmp_path: Path):
+    words = {"7": ["dog", "cat", "bus", "car", "sky"], "9": ["red", "blue", "black", "grey", "pink"]}
+    (tmp_path / "reference_captions.json").write_text(json.dumps(words))
+    done = run("coco_humans", tmp_path, "--model", "data-captions", "--metrics", "rouge_l,length", "--bootstrap", "0")
+    assert {result.metric: (result.value, result.n) for result in done.results} == {"rouge_l": (0, 2), "length": (1, 2)}
+    for row in done.samples.to_pylist():
+        assert sorted([row["candidate"], *row["references"]]) == sorted(words[row["id"]])
+
+
+def test_model_that_says_a_word_makes_nothing_up(tmp_path: Path):
     asked = {"limit": 20, "resamples": 0, "output_path": tmp_path}
     done = capbench.evaluate("shapes-answers", "shapes_hallucination", **asked)
-    # A model of answers says a word, and makes nothing up.
     assert {result.metric: result.value for result in done["shapes_made_up"].results} == {"made_up": 0, "length": 1}
     answers = [{result.key: result.value for result in task.results} for task in done.tasks[1:]]
     assert min(values["released.accuracy"] for values in answers) > 0.9
