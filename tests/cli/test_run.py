@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from tiny_capture import find_minilm
 from tiny_images import noise_png
 
@@ -25,6 +26,7 @@ from capbench.errors import UsageError
 
 from .conftest import cells_of
 
+JUDGES = yaml.safe_load(Path(__file__).with_name("judges_refused.yaml").read_text())
 _BENCH = "import sys; from capbench.cli.main import main; sys.exit(main())"
 
 
@@ -397,27 +399,10 @@ def test_what_is_wrong_with_a_caption_moves_the_metrics_that_look_at_it(bench, t
 # -- ``--judge`` of ``bench run`` and ``bench score``: metrics that ask a model
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--metrics", "length", "--judge", "FILE"), " judges, and nothing in small uses it"),
-        (("--metrics", "clair", "--judge", "FILE", "--model", "FILE"), "two judges were named: --model gpt"),
-        (("--metrics", "clair", "--judge", "openai", "--judge_args", "model=m"), "Use adapter 'openai_judge'."),
-        (("--metrics", "clair", "--judge", "captions:x"), "adapter 'captions' does not judge"),
-        (("--metrics", "clair", "--judge", "responses:"), "responses:FILE serves recorded responses"),
-        (("--metrics", "clair", "--judge", "responses:none.jsonl"), "there is no such file"),
-        (("--metrics", "clair", "--judge", "openai_judge"), "missing a required argument: 'model'"),
-        (
-            ("--metrics", "clair", "--judge", "openai_judge", "--judge_args", "model=m,api_key=hush"),
-            "unexpected keyword argument 'api_key'",
-        ),
-        # Without a prompt it says how to give one.
-        (("--metrics", "gpt4_eval", "--judge", "FILE"), "gpt4_eval[prompt=FILE]"),
-    ],
-)
-def test_judge_that_cannot_judge_is_refused(run_small, tmp_path: Path, arguments: tuple[str, ...], message: str):
+@pytest.mark.parametrize(("options", "message"), JUDGES)
+def test_judge_that_cannot_judge_is_refused(run_small, tmp_path: Path, options: str, message: str):
     (tmp_path / "gpt.jsonl").write_text('{"prompt": "Rate it.", "response": "85"}')
-    done = run_small(*("responses:gpt.jsonl" if argument == "FILE" else argument for argument in arguments))
+    done = run_small(*("responses:gpt.jsonl" if argument == "FILE" else argument for argument in options.split()))
     assert done.code != 0
     assert message in done.err
     assert "hush" not in done.err

@@ -8,9 +8,11 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from chat_server import Reply, chat_server, completion, prompt_of, refusal
 from PIL import Image
 from tiny_images import encoded, noise_video
@@ -22,6 +24,7 @@ from capbench.adapters.chat.openai import OpenAICaptioner, OpenAIJudge
 from capbench.adapters.images.video import read_frames
 from capbench.errors import AdapterError
 
+SETTINGS = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text())
 GREEDY = {"max_new_tokens": 32, "do_sample": False, "num_beams": 1}
 
 
@@ -385,28 +388,7 @@ def test_server_that_repeats_the_request_in_its_error_does_not_fill_the_record()
     assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize(
-    ("task_settings", "settings"),
-    [
-        ({}, {"temperature": 0.0}),
-        ({"do_sample": False}, {"temperature": 0.0}),
-        ({"do_sample": True, "temperature": 0}, {"temperature": 0}),
-        (
-            {"do_sample": False, "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0},
-            {"temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0},
-        ),
-        ({"temperature": 0.2}, {"temperature": 0.2}),
-        ({"do_sample": True}, {}),
-        ({"do_sample": True, "temperature": 0.7, "top_p": 0.9}, {"temperature": 0.7, "top_p": 0.9}),
-        ({"max_new_tokens": 64, "num_beams": 1}, {"temperature": 0.0, "max_tokens": 64}),
-        ({"max_gen_toks": 64}, {"temperature": 0.0, "max_tokens": 64}),
-        ({"max_new_tokens": 64, "max_tokens": 9}, {"temperature": 0.0, "max_tokens": 64}),
-        ({"top_k": 0}, {"temperature": 0.0, "top_k": 0}),
-        ({"until": "\n"}, {"temperature": 0.0, "stop": ["\n"]}),
-        ({"until": ["", "###"]}, {"temperature": 0.0, "stop": ["###"]}),
-        ({"until": [], "top_k": None}, {"temperature": 0.0}),
-    ],
-)
+@pytest.mark.parametrize(("task_settings", "settings"), SETTINGS)
 def test_settings_of_tasks_get_the_names_of_servers(task_settings: dict[str, Any], settings: dict[str, Any]):
     assert sampling_settings(task_settings) == settings
 

@@ -2,10 +2,12 @@
 
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image, ImageFile
 from tiny_images import encoded, png_chunk, png_of
 
@@ -17,31 +19,7 @@ from capbench.adapters.images.reading import UnreadableImage, read_image
 END_OF_JPEG = b"\xff\xd9"
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """First column, first row, columns and rows to the next of the seven passes of an interlaced PNG."""
-KINDS = {
-    "png": ("PNG", "RGB", {}),
-    "png of a palette": ("PNG", "P", {}),
-    "jpeg": ("JPEG", "RGB", {}),
-    "jpeg, progressive": ("JPEG", "RGB", {"progressive": True}),
-    "jpeg with restarts": ("JPEG", "RGB", {"restart_marker_rows": 1}),
-    "jpeg of greys": ("JPEG", "L", {}),
-    "jpeg of print colours": ("JPEG", "CMYK", {}),
-    "webp": ("WEBP", "RGB", {}),
-    "webp, lossless": ("WEBP", "RGB", {"lossless": True}),
-    "gif": ("GIF", "P", {}),
-    "gif, not interlaced": ("GIF", "P", {"interlace": 0}),
-    "bmp": ("BMP", "RGB", {}),
-    "tiff": ("TIFF", "RGB", {}),
-    "tiff, lzw": ("TIFF", "RGB", {"compression": "tiff_lzw"}),
-    "tiff, jpeg": ("TIFF", "RGB", {"compression": "jpeg"}),
-    "jpeg 2000": ("JPEG2000", "RGB", {}),
-    "avif": ("AVIF", "RGB", {}),
-    "ppm": ("PPM", "RGB", {}),
-    "tga": ("TGA", "RGB", {"compression": "tga_rle"}),
-    "sgi": ("SGI", "RGB", {}),
-    "pcx": ("PCX", "RGB", {}),
-    "pcx of a palette": ("PCX", "P", {}),
-    "ico": ("ICO", "RGB", {}),
-}
+KINDS = yaml.safe_load(Path(__file__).with_name("kinds_of_files.yaml").read_text())
 
 
 @pytest.fixture
