@@ -34,18 +34,27 @@ help:  ## List the targets
 
 setup: $(READY)  ## Make .venv with capbench and what it needs
 
-# wandb has a folder of its own: timm imports it where it can, which takes each process four seconds.
 $(READY): pyproject.toml constraints.txt
 	@command -v uv >/dev/null || test -x .uv/bin/uv || { \
 		echo "setting up: uv"; $(PYTHON) -m venv .uv && .uv/bin/python -m pip install --quiet uv; }
 	@echo "setting up: .venv (several GB are fetched the first time)"
 	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
-	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
-	@for version in $(LM_EVAL); do $(UV) pip install --quiet --python $(BIN)/python --no-deps --prerelease allow \
-		--target .venv/lm_eval/$$version lm_eval==$$version || exit 1; done
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/trackio $(TRACKIO)
-	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --target .venv/wandb wandb
+	@$(MAKE) --no-print-directory --jobs 5 .venv.dev $(LM_EVAL:%=.venv.lm_eval-%) .venv.trackio .venv.wandb
 	@touch $@
+
+# What goes into .venv: most of the time is the network's, so side by side.
+.venv.dev:
+	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
+
+.venv.lm_eval-%:
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --prerelease allow --target .venv/lm_eval/$* lm_eval==$*
+
+.venv.trackio:
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/trackio $(TRACKIO)
+
+# A folder of its own: timm imports wandb where it can, which takes each process four seconds.
+.venv.wandb:
+	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --target .venv/wandb wandb
 
 demo: $(READY)  ## Show all seven protocols in two minutes, on ImageInWords and the shapes world; downloads no data
 	@rm -rf demo && mkdir demo
