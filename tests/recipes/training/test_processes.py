@@ -12,8 +12,10 @@ from started_by_torchrun import in_two
 from tiny_recipes import FURTHER, VALIDATION, in_double
 from torch.multiprocessing.spawn import ProcessExitedException
 
-from capbench.errors import UsageError
+from capbench.atomic_files import folder_lock
+from capbench.errors import TrainingError, UsageError
 from capbench.recipes.training import execution
+from capbench.recipes.training.checkpoints import CHECKPOINTS
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
 from capbench.recipes.training.history import read_history
@@ -54,6 +56,8 @@ def test_encoder_trains_in_two_processes_as_in_one_and_goes_on_after_a_kill(
     assert_as_one(tmp_path / "two", tmp_path / "one")
     with pytest.raises(ProcessExitedException):
         in_two(lambda: trained(recipe, tmp_path / "killed", 2))
+    with folder_lock(tmp_path / "killed" / CHECKPOINTS), pytest.raises(TrainingError, match="another training writes"):
+        trained(recipe, tmp_path / "killed")
     in_two(lambda: trained(recipe, tmp_path / "killed"))
     assert_alike(tmp_path / "killed", tmp_path / "two", "open_clip_model.safetensors")
 
