@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from capbench.errors import BenchError, DataError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import random_crop, recall
 from capbench.recipes.training.execution import opened
-from capbench.recipes.training.history import Tracker, read_history
+from capbench.recipes.training.history import History, Tracker, read_history
 
 Make = Callable[..., TrainingCall]
 
@@ -83,6 +84,10 @@ def test_history_is_logged(call: Make, tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="not logged to tensorboard: "):
         Tracker("tensorboard", tmp_path / "file", {})
+    run = Mock()
+    with pytest.raises(ZeroDivisionError), History(tmp_path, 4, True, run):
+        raise ZeroDivisionError
+    run.finish.assert_called_once_with()
 
 
 @pytest.mark.costly
