@@ -150,10 +150,14 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
-def folder_lock(folder: Path) -> Generator[None]:
+def folder_lock(folder: Path, refusal: Exception | None = None) -> Generator[None]:
     """Hold the lock of a folder, after waiting for other processes and threads; a killed process releases it.
 
     Where there are no locks (Windows, some network file systems), several may hold it at once.
+
+    Args:
+        folder: The folder.
+        refusal: Raised in place of waiting; it is no ``OSError``.
     """
     with ExitStack() as stack:
         with suppress(OSError, ImportError):
@@ -161,7 +165,10 @@ def folder_lock(folder: Path) -> Generator[None]:
 
             lock = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+            except BlockingIOError as error:
+                raise refusal or error from None
             # To close it is not enough: a process that was forked since has it open, too.
             stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)
         yield

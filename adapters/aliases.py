@@ -179,9 +179,12 @@ class ModelSpec:
         try:
             signature.bind(**self._arguments_of(build))
         except TypeError as error:
+            takes_any = any(part.kind is part.VAR_KEYWORD for part in signature.parameters.values())
+            foreign = [name for name in self.arguments if not takes_any and name not in signature.parameters]
             raise UsageError(
                 f"--model {self.name}: adapter '{self.adapter}': {error}",
-                f"Its arguments: {', '.join(signature.parameters)}.",
+                f"Its arguments: {', '.join(signature.parameters)}."
+                + (f" It takes no {', '.join(foreign)}." if foreign else ""),
             ) from error
 
     def _require_code(self) -> None:

@@ -6,6 +6,7 @@ make recipes of these parts.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -34,6 +35,12 @@ def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
     for _, tensor in trained:
         tensor.grad = None
     return grads
+
+
+def in_double(trainer: Any) -> Any:
+    """Return a trainer of an open_clip encoder, which computes in double precision."""
+    trainer.module.double().visual.register_forward_pre_hook(lambda _, inputs: tuple(part.double() for part in inputs))
+    return trainer
 
 
 def call_of(recipe: str, changes: Sequence[str] = ()) -> TrainingCall:

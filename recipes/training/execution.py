@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import yaml
 
 from ...access import require_permitted
 from ...adapters.aliases import ALIAS_FILE, resolve_model
-from ...atomic_files import DRAFT, own_name, put_in_place, remove_abandoned, write_whole
-from ...errors import UsageError
+from ...atomic_files import DRAFT, folder_lock, own_name, put_in_place, remove_abandoned, write_whole
+from ...errors import TrainingError, UsageError
 from ...paths import without_folders
 from ...permissions import runs_code
+from .checkpoints import CHECKPOINTS
 from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers
 from .history import StepReport, draw_history, read_history
 from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
@@ -148,31 +150,36 @@ def run_recipe(
     start = start_of(recipe)
     if judge:
         require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
-    fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {trainer.rows.digest()}".encode()).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    state = trainer.train(folder, on_step, fingerprint)
-    if not call.processes.is_first:
-        return TrainingResult([])
-    values = recipe.model_dump(mode="json")
-    values["model"]["arguments"] |= start.pinned()
-    _write_json(folder / RECIPE, values)
-    remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
-    if why := draw_history(folder, recipe.recipe):
-        remarks.append(f"no figure of the losses: {why}")
-    _write_result(trainer, folder)
-    scores, sensitivity, shared = list[Row](), list[Row](), _shared(call, options)
-    if judge and recipe.judge:
-        both = {"before": start, "after": resolve_model(str(folder))}
-        runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
-        scores = compared(runs["before"], runs["after"], trainer.rewarded)
-    if judge and recipe.probe is not None and trainer.rewarded:
-        sensitivity = sensitivities(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
-        _write_json(folder / SENSITIVITY, sensitivity)
-    seconds = sum(line.get("seconds", 0.0) for line in read_history(folder))
-    card = model_card(call.loaded, folder, trainer, state, seconds, scores, sensitivity)
-    _write_json(folder / SCORES, scores)
-    write_whole(folder / CARD, without_folders(card))
-    return TrainingResult(scores, remarks)
+    (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    refusal = TrainingError(
+        f"{folder}: another training writes there, or workers of one that was killed.",
+        "Wait for it, end all its processes, or name another folder with --output.",
+    )
+    with folder_lock(folder / CHECKPOINTS, refusal) if call.processes.is_first else nullcontext():
+        fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {trainer.rows.digest()}".encode()).hexdigest()
+        state = trainer.train(folder, on_step, fingerprint)
+        if not call.processes.is_first:
+            return TrainingResult([])
+        values = recipe.model_dump(mode="json")
+        values["model"]["arguments"] |= start.pinned()
+        _write_json(folder / RECIPE, values)
+        remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
+        if why := draw_history(folder, recipe.recipe):
+            remarks.append(f"no figure of the losses: {why}")
+        _write_result(trainer, folder)
+        scores, sensitivity, shared = list[Row](), list[Row](), _shared(call, options)
+        if judge and recipe.judge:
+            both = {"before": start, "after": resolve_model(str(folder))}
+            runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
+            scores = compared(runs["before"], runs["after"], trainer.rewarded)
+        if judge and recipe.probe is not None and trainer.rewarded:
+            sensitivity = sensitivities(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
+            _write_json(folder / SENSITIVITY, sensitivity)
+        seconds = sum(line.get("seconds", 0.0) for line in read_history(folder))
+        card = model_card(call.loaded, folder, trainer, state, seconds, scores, sensitivity)
+        _write_json(folder / SCORES, scores)
+        write_whole(folder / CARD, without_folders(card))
+        return TrainingResult(scores, remarks)
 
 
 def _write_json(file: Path, values: object) -> None:

@@ -94,7 +94,7 @@ class Encoding:
         with torch.set_grad_enabled(self._has_graph):
             self._made = [self._features(number) for number in range(len(self._pieces))]
         self.features = torch.cat(self._made)
-        """``[n, d]`` float32."""
+        """``[n, d]`` float32; float64 of a model in it."""
 
     def backward(self, gradient: torch.Tensor) -> None:
         """Back-propagate the features' gradients ``[n, d]`` to the weights.
@@ -112,7 +112,7 @@ class Encoding:
         torch.manual_seed(seed_of(*self._seed, number))
         with self._lower():
             features = self._encode(self._pieces[number])
-        return features.float()
+        return features.to(torch.promote_types(features.dtype, torch.float32))
 
 
 def pass_back(

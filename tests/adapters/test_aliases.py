@@ -216,7 +216,7 @@ def test_argument_that_an_adapter_does_not_take_names_those_that_it_takes(captio
     with pytest.raises(UsageError) as caught:
         resolve_model(f"captions:{captions}", "nmae=x").load()
     assert caught.value.message == "--model mine: adapter 'captions': got an unexpected keyword argument 'nmae'"
-    assert caught.value.hint == "Its arguments: path, name, subset."
+    assert caught.value.hint == "Its arguments: path, name, subset. It takes no nmae."
 
 
 @pytest.mark.parametrize(

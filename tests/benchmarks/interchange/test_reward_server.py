@@ -6,6 +6,9 @@ import base64
 import json
 import os
 import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -182,6 +185,22 @@ def test_large_requests_are_not_read_to_their_end(client: Any, monkeypatch: pyte
     monkeypatch.setattr(reward_server, "LONGEST_BODY", 1 << 20)
     answer = client.post("/score", content=b" " * (1 << 20) + b"{}")
     assert (answer.status_code, answer.json()["error"]) == (413, "the request is larger than 1 MB")
+    assert client.post("/score", content=b" " * ((1 << 20) - 2) + b"{}").status_code == 422
+
+
+def test_models_score_one_request_at_a_time(client: Any, monkeypatch: pytest.MonkeyPatch):
+    idle = threading.Lock()
+
+    def answer(*_: object) -> dict[str, Any]:
+        assert idle.acquire(blocking=False)
+        time.sleep(0.05)
+        idle.release()
+        return {}
+
+    monkeypatch.setattr(reward_server, "_answer", answer)
+    with ThreadPoolExecutor(2) as trainers:
+        answers = trainers.map(lambda _: client.post("/score", json=STEP), range(2))
+        assert [answer.status_code for answer in answers] == [200, 200]
 
 
 def test_lone_surrogates_and_numbers_beyond_json_are_answered_in_json(client: Any):

@@ -247,6 +247,10 @@ def test_dry_run_lists_models_that_would_be_fetched(tmp_path, hub_cache, capsys)
     Image.new("RGB", (40, 30)).save(tmp_path / "17.png")
     main(["make", "detailcaps_synthesis", "--data", str(tmp_path), "--dry_run"])
     assert "fetched first                llava-1.5, sam-vit-large, owlv2-large" in capsys.readouterr().out
+    # Another model keeps the arguments of the former one, which are named where it does not take them.
+    other = ["--set", "models.judge.name=openai_judge"]
+    main(["make", "detailcaps_synthesis", "--data", str(tmp_path), "--dry_run", *other])
+    assert "It takes no pretrained, chat_template." in capsys.readouterr().err
 
 
 def test_images_that_a_model_makes_nothing_of_are_told(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import tiny_recipes
 import torch
 from open_clip import CLIP
-from tiny_recipes import FURTHER, PEFT, REFUSED, VALIDATION, unit_vectors
+from tiny_recipes import FURTHER, PEFT, REFUSED, VALIDATION, in_double, unit_vectors
 
 from capbench.adapters.aliases import resolve_model
 from capbench.errors import AdapterError, BenchError, UsageError
@@ -30,7 +31,8 @@ from capbench.recipes.training.pac_lora import PacLora
 from capbench.recipes.training.processes import TrainingProcesses
 from capbench.recipes.training.schema import load_recipe
 
-PAIRS = torch.tensor([[2.0, 0.0], [1.0, 3.0]])
+PAIRS = torch.tensor([[2.0, 0.0], [1.0, 3.0]]).double()
+exactly = partial(pytest.approx, rel=1e-8, abs=1e-8)
 
 
 def softplus(value: float) -> float:
@@ -40,31 +42,31 @@ def softplus(value: float) -> float:
 def test_info_nce_is_the_mean_of_both_directions():
     of_images = softplus(0 - 2) + softplus(1 - 3)
     of_texts = softplus(1 - 2) + softplus(0 - 3)
-    assert info_nce(PAIRS).item() == pytest.approx((of_images + of_texts) / 4)
+    assert info_nce(PAIRS).item() == exactly((of_images + of_texts) / 4)
 
 
 def test_bce_judges_each_similarity_by_itself():
-    positive, negative = torch.tensor([28.0]), torch.tensor([26.0])
+    positive, negative = torch.tensor([28.0]).double(), torch.tensor([26.0]).double()
     # At CLIP's usual logits the negative alone counts, though the pair is in order.
-    assert negatives_bce(positive, negative).item() == pytest.approx(13.0, abs=1e-4)
-    several = negatives_bce(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0])).item()
-    assert several == pytest.approx((softplus(-1) + softplus(0.5) + softplus(2) + softplus(3)) / 4)
+    assert negatives_bce(positive, negative).item() == exactly((softplus(-28) + softplus(26)) / 2)
+    several = negatives_bce(torch.tensor([1.0, -2.0]).double(), torch.tensor([0.5, 3.0]).double()).item()
+    assert several == exactly((softplus(-1) + softplus(0.5) + softplus(2) + softplus(3)) / 4)
 
 
 def test_pairwise_looks_at_the_difference_alone():
-    loss = negatives_pairwise(torch.tensor([28.0, 1.0]), torch.tensor([26.0, 4.0])).item()
-    assert loss == pytest.approx((softplus(-2) + softplus(3)) / 2)
+    loss = negatives_pairwise(torch.tensor([28.0, 1.0]).double(), torch.tensor([26.0, 4.0]).double()).item()
+    assert loss == exactly((softplus(-2) + softplus(3)) / 2)
 
 
 def test_negclip_lets_images_alone_choose_among_false_texts():
-    negatives = torch.tensor([[1.0, -1.0], [0.0, 2.5]])
+    negatives = torch.tensor([[1.0, -1.0], [0.0, 2.5]]).double()
     of_images = [
         -math.log(math.exp(2) / sum(map(math.exp, (2, 0, 1, -1)))),
         -math.log(math.exp(3) / sum(map(math.exp, (1, 3, 0, 2.5)))),
     ]
     of_texts = [softplus(1 - 2), softplus(0 - 3)]
-    assert negclip(PAIRS, negatives).item() == pytest.approx((sum(of_images) + sum(of_texts)) / 4)
-    assert negclip(PAIRS, negatives[:, :0]).item() == pytest.approx(info_nce(PAIRS).item())
+    assert negclip(PAIRS, negatives).item() == exactly((sum(of_images) + sum(of_texts)) / 4)
+    assert negclip(PAIRS, negatives[:, :0]).item() == exactly(info_nce(PAIRS).item())
 
 
 def test_captions_are_pooled_as_the_paper_says_as_the_code_says_and_by_their_mean():
@@ -86,12 +88,20 @@ def gradients(trainer: ContrastiveTrainer) -> dict[str, torch.Tensor]:
     return tiny_recipes.gradients(trainer)
 
 
-def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
-    trainer = opened(call(objective=FURTHER))
-    parts = trainer.backward(0)
+def compared_with_adapter(trainer: ContrastiveTrainer) -> tuple[torch.Tensor, torch.Tensor, Any]:
+    """Return the first step's unit vectors, which are those of the adapter, and what was drawn."""
     drawn = trainer._drawn(0)
+    images, texts = (torch.nn.functional.normalize(vectors, dim=1) for vectors in features(trainer))
     model = resolve_model("open_clip", trainer.recipe.model.arguments | {"device": "cpu"}).load()
-    images, texts = unit_vectors(model.images(drawn.images)), unit_vectors(model.texts(drawn.texts))
+    for ours, read in ((images, model.images(drawn.images)), (texts, model.texts(drawn.texts))):
+        torch.testing.assert_close(ours.float(), unit_vectors(read), rtol=0, atol=1e-5)
+    return images, texts, drawn
+
+
+def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
+    trainer = in_double(opened(call(objective=FURTHER)))
+    parts = trainer.backward(0)
+    images, texts, drawn = compared_with_adapter(trainer)
     scale = trainer.module.logit_scale.exp()
     expected = [
         info_nce(scale * images[:4] @ texts[:4].T),
@@ -99,38 +109,37 @@ def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
         info_nce(scale * images[:4] @ texts[4:].T),
     ]
     assert len(drawn.images) == len(drawn.texts) == 8
-    assert [parts[part] for part in ("contrastive", "further_images", "further_texts")] == pytest.approx(
-        [term.item() for term in expected], abs=1e-4
+    assert [parts[part] for part in ("contrastive", "further_images", "further_texts")] == exactly(
+        [term.item() for term in expected]
     )
-    assert parts["loss"] == pytest.approx((expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item(), abs=1e-4)
+    assert parts["loss"] == exactly((expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item())
 
 
 def test_negatives_have_their_weight_and_alpha_its_own(call: Make):
     objective = {"batch": 4, "negatives": "bce", "negatives_weight": 9, "contrastive": 0.5, "sampler": "by_image"}
-    trainer = opened(call("crops", objective=objective))
+    trainer = in_double(opened(call("crops", objective=objective)))
     parts = trainer.backward(0)
-    assert parts["loss"] == pytest.approx(0.5 * parts["contrastive"] + 9 * parts["negatives"], rel=1e-5)
-    drawn = trainer._drawn(0)
-    model = resolve_model("open_clip", trainer.recipe.model.arguments | {"device": "cpu"}).load()
-    images, texts = unit_vectors(model.images(drawn.images)), unit_vectors(model.texts(drawn.texts))
+    assert parts["loss"] == exactly(0.5 * parts["contrastive"] + 9 * parts["negatives"])
+    images, texts, _ = compared_with_adapter(trainer)
     logits = trainer.module.logit_scale.exp() * images @ texts.T
     expected = negatives_bce(logits[:, :4].diagonal(), logits[:, 4:].diagonal())
-    assert parts["negatives"] == pytest.approx(expected.item(), abs=1e-4)
+    assert parts["negatives"] == exactly(expected.item())
     # Among the captions that an image is held against negatives are NegCLIP's alone.
-    assert parts["contrastive"] == pytest.approx(info_nce(logits[:, :4]).item(), abs=1e-4)
-    among = opened(call("crops", objective={"batch": 4, "negatives": "negclip", "sampler": "by_image"}))
+    assert parts["contrastive"] == exactly(info_nce(logits[:, :4]).item())
+    among = in_double(opened(call("crops", objective={"batch": 4, "negatives": "negclip", "sampler": "by_image"})))
     parts = among.backward(0)
     assert parts == {"loss": parts["contrastive"], "contrastive": parts["contrastive"]}
-    assert parts["loss"] == pytest.approx(negclip(logits[:, :4], logits[:, 4:]).item(), abs=1e-4)
+    assert parts["loss"] == exactly(negclip(logits[:, :4], logits[:, 4:]).item())
 
 
 @pytest.mark.parametrize("lora", ["none", {"kind": "pac"}])
 def test_gradients_of_pieces_are_those_of_the_whole_batch(call: Make, lora):
-    whole = gradients(opened(call(objective=FURTHER, lora=lora)))
-    pieces = gradients(opened(call(objective={**FURTHER, "piece": 3}, lora=lora)))
+    whole, pieces = (
+        gradients(in_double(opened(call(objective={**FURTHER, "piece": piece}, lora=lora)))) for piece in (None, 3)
+    )
     assert whole.keys() == pieces.keys() != set()
     for name, gradient in whole.items():
-        torch.testing.assert_close(pieces[name], gradient, rtol=1e-4, atol=2e-6)
+        torch.testing.assert_close(pieces[name], gradient, rtol=1e-8, atol=1e-8)
 
 
 def alike(first: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
@@ -184,10 +193,10 @@ def test_half_precision_keeps_gradients_that_are_too_small_or_too_large_for_it(c
 
 
 def test_temperature_may_be_given_in_place_of_the_models(call: Make):
-    trainer = opened(call(objective={"batch": 4, "temperature": 0.5}))
+    trainer = in_double(opened(call(objective={"batch": 4, "temperature": 0.5})))
     loss = trainer.backward(0)["contrastive"]
     images, texts = (torch.nn.functional.normalize(vectors, dim=1) for vectors in features(trainer))
-    assert loss == pytest.approx(info_nce(images @ texts.T / 0.5).item(), abs=1e-5)
+    assert loss == exactly(info_nce(images @ texts.T / 0.5).item())
     assert trainer.module.logit_scale.grad is None
 
 

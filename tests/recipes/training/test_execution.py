@@ -17,7 +17,8 @@ import capbench
 from capbench.cli.main import main
 from capbench.errors import UsageError
 from capbench.recipes.shapes.rows import described
-from capbench.recipes.training.contract import TrainingCall
+from capbench.recipes.training.contract import TrainingCall, trainers
+from capbench.recipes.training.contrastive import ContrastiveSettings, ContrastiveTrainer
 from capbench.recipes.training.execution import opened, require_room
 from capbench.recipes.training.schema import list_recipes, load_recipe
 
@@ -117,6 +118,24 @@ def test_faults_of_a_recipe_are_named_with_their_lines(recipe_file: Callable[...
         load_recipe(str(recipe_file(data={"file": "a", "task": "b"})))
     with pytest.raises(UsageError, match="kind 'pac' and alpha 1"):
         load_recipe(str(recipe_file(lora={"kind": "pac", "alpha": 2}, result="pac")))
+
+
+def test_trainer_of_a_plug_in_reads_its_own_settings_by_a_recipe_that_includes_one_that_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Settings(ContrastiveSettings):
+        margin: float
+
+    monkeypatch.setitem(trainers._entries, "mine", type("Mine", (ContrastiveTrainer,), {"Settings": Settings}))
+    file = tmp_path / "mine.yaml"
+    file.write_text("include: shapes_pacspp\ntrainer: mine\nobjective: {batch: 4, margin: 0.5}\n", encoding="utf-8")
+    trainer: Any = opened(call_of(str(file)))
+    assert trainer._settings.margin == 0.5
+    # What it does not set is that of the recipe that ships.
+    assert trainer.recipe.stop == load_recipe("shapes_pacspp").recipe.stop
+    file.write_text(file.read_text(encoding="utf-8").replace(", margin: 0.5", ""), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"mine.yaml:3: key 'objective.margin' is missing"):
+        opened(call_of(str(file)))
 
 
 def test_settings_of_the_papers_are_those_that_they_print():

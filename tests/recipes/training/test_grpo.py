@@ -13,7 +13,9 @@ from capbench.adapters.aliases import resolve_model
 from capbench.errors import TrainingError, UsageError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.execution import opened, run_recipe
+from capbench.recipes.training.grpo import GrpoSettings
 from capbench.recipes.training.history import StepReport, read_history
+from capbench.recipes.training.rewards import RewardPart
 
 pytestmark = pytest.mark.costly
 
@@ -100,6 +102,14 @@ def test_papers_recipe_is_tuned_by_its_reward_and_its_card_says_what_was_paid(ti
 def test_settings_that_trl_cannot_carry_out_are_refused(grpo: Grpo, keys: dict[str, Any], said: str):
     with pytest.raises(UsageError, match=said):
         opened(grpo(**keys))
+
+
+def test_trl_is_told_of_dropout_and_device_and_keeps_two_checkpoints(grpo: Grpo, tmp_path: Path):
+    told = [opened(grpo(objective={"dropout": dropout}))._arguments(tmp_path) for dropout in (True, False)]
+    assert [arguments.disable_dropout for arguments in told] == [False, True]
+    assert (told[0].use_cpu, told[0].gradient_checkpointing, told[0].save_total_limit) == (True, False, 2)
+    defaults = GrpoSettings(batch=4, reward=[RewardPart(metric="length")])
+    assert (defaults.captions, defaults.dropout, defaults.kl, defaults.updates) == (8, True, 0, 1)
 
 
 def test_captioner_with_an_encoder_and_a_decoder_is_refused_with_the_trainer_that_takes_it(grpo: Grpo, captioner: Path):

@@ -1,8 +1,14 @@
 """What is measured while a training runs, who gets its history, and random crops."""
 
+import json
+import os
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,7 +25,7 @@ from capbench.errors import BenchError, DataError
 from capbench.recipes.training.contract import TrainingCall
 from capbench.recipes.training.contrastive import random_crop, recall
 from capbench.recipes.training.execution import opened
-from capbench.recipes.training.history import Tracker, read_history
+from capbench.recipes.training.history import History, Tracker, read_history
 
 Make = Callable[..., TrainingCall]
 
@@ -78,6 +84,38 @@ def test_history_is_logged(call: Make, tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="not logged to tensorboard: "):
         Tracker("tensorboard", tmp_path / "file", {})
+    run = Mock()
+    with pytest.raises(ZeroDivisionError), History(tmp_path, 4, True, run):
+        raise ZeroDivisionError
+    run.finish.assert_called_once_with()
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("name", ["trackio", "wandb"])
+def test_trackers_log_each_step_without_a_network(name: str, call: Make, encoder: Path, tmp_path: Path):
+    # 'make setup' installs each in a folder of its own.
+    places = f"{sys.prefix}/{name}:{os.environ.get('PYTHONPATH', '')}"
+    keys = {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path), "PYTHONPATH": places}
+    words = [
+        "train",
+        str(call().loaded.parsed.path),
+        "--output",
+        str(tmp_path / "out"),
+        "--no_judge",
+        "--device",
+        "cpu",
+    ]
+    code = "from capbench.cli.main import program; program()"
+    command = [sys.executable, "-c", code, *words, "--log_to", name, "--run_functions", "--allow_outside", str(encoder)]
+    subprocess.run(command, env=os.environ | keys, cwd=tmp_path, check=True)
+    losses = [line["loss"] for line in read_history(tmp_path / "out")]
+    if name == "trackio":
+        with sqlite3.connect(tmp_path / "capbench.db") as database:
+            logged = [json.loads(text) for (text,) in database.execute("SELECT metrics FROM metrics ORDER BY step")]
+        assert [line["loss"] for line in logged] == losses
+    else:
+        (log,) = tmp_path.rglob("*.wandb")
+        assert all(str(loss).encode() in log.read_bytes() for loss in losses)
 
 
 def test_random_crops_are_those_of_torchvision():
