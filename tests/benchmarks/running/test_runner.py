@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import task_keys
+import yaml
 from chat_server import chat_server, completion
 from PIL import Image
 from task_keys import CAPTIONING
@@ -27,6 +28,7 @@ from capbench.errors import MetricError, UsageError
 from capbench.metrics import NoCache
 from capbench.rows import BadRow
 
+FAULTY_IDS = yaml.safe_load(Path(__file__).with_name("faulty_ids.yaml").read_text())
 SMALL = """
 import sys, capbench
 rows = [{"candidate": "a dog runs", "references": ["a dog is running", "the dog runs fast"]}] * 2
@@ -261,25 +263,7 @@ def test_scorer_says_why_there_is_no_number():
         capbench.score(list(GTS.values()), RES)
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"predictions": {"0": ["a", "b"]}}, r"id '0' must have exactly one caption, not \['a', 'b'\]"),
-        ({"predictions": {"0": []}}, r"id '0' must have exactly one caption, not \[\]"),
-        ({"predictions": {"0": [{"text": "a"}]}}, "id '0' must have exactly one caption"),
-        ({"rows": {"0": ["a"]}}, "rows are a list, not a mapping by id"),
-        ({"rows": {"0": ["a"]}, "references": {"0": ["a"]}}, "rows are a list, not a mapping by id"),
-        ({"predictions": {"0": ["a"]}, "references": {}}, "'references' has no entry for '0'"),
-        ({"predictions": {}, "references": {"0": ["a"]}}, "'candidate' has no entry for '0'"),
-        ({"predictions": {"0": ["a"]}, "references": {0: ["a"]}}, "'candidate' has no entry for 0"),
-        (
-            {"predictions": {str(n): ["a"] for n in range(9)}, "images": {"8": b""}},
-            "'image' has no entry for '0', '1', '2', and 5 more",
-        ),
-        ({"predictions": {"0": ["a"]}, "references": [["a"]]}, "'candidate' is a mapping by id, but"),
-        ({"predictions": ["a"], "references": {"0": ["a"]}}, "'candidate' is a list"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "message"), FAULTY_IDS)
 def test_ids_that_cannot_be_joined_are_named(keys: dict[str, Any], message: str):
     with pytest.raises(UsageError, match=message) as caught:
         capbench.score(metrics="length", **keys)

@@ -25,6 +25,7 @@ from capbench.recipes.training.processes import TrainingProcesses
 pytestmark = pytest.mark.costly
 
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
+TINY = Path(__file__).with_name("tiny_loop.yaml").read_text(encoding="utf-8")
 METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
 
 
@@ -33,25 +34,7 @@ def loop(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that writes a loop that takes a moment a turn, with keys changed, and returns its file."""
 
     def write(**keys: Any) -> Path:
-        kwargs = {"max_new_tokens": 12}
-        values: dict[str, Any] = {
-            "loop": "tiny",
-            "captioner": "shapes-captioner",
-            "make": {
-                "recipe": "shapes_detailcaps_synthesis",
-                "data": "shapes_captions_train",
-                "limit": 4,
-                "set": [f"stages.{name}.generation_kwargs={kwargs}" for name in ("overall", "local")] + ["judged=null"],
-            },
-            "train": {
-                "recipe": "shapes_captioner_xe",
-                "set": ["stop.steps=3", "stop.every=1", "objective.batch=4", "objective.tokens=12"],
-            },
-            "turns": 1,
-            "judge": [
-                {"task": "shapes_detailcaps", "metrics": [METRIC, "length"], "limit": 3, "generation_kwargs": kwargs}
-            ],
-        }
+        values = yaml.safe_load(TINY)
         for key, value in keys.items():
             values[key] = {**values[key], **value} if isinstance(values.get(key), dict) else value
         file = tmp_path / "tiny.yaml"
