@@ -64,11 +64,7 @@ def with_peft(model: Any, peft: str) -> Any:
             places = get_peft_model_state_dict(adapted)
         stored = {name for path in folder.glob("adapter_model.*") for name in tensor_shapes(path)}
         # Of 2023, as DCI's are: a layer's own bias, trained too, has the layer's name, and peft passes it over.
-        old = {
-            name: f"{name.removesuffix('bias')}base_layer.bias"
-            for name in stored - set(places)
-            if name.endswith(".bias")
-        }
+        old = {name: f"{name[:-4]}base_layer.bias" for name in stored - set(places) if name.endswith(".bias")}
         biases = _tensors(folder, {name for name, place in old.items() if place in places})
         with torch.no_grad():
             for name, value in biases.items():

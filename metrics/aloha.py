@@ -133,18 +133,12 @@ class Aloha(Metric):
         """Return the settings, and what finds objects and root nouns and encodes."""
         if self._parser is None:
             prompts = [prompt_digest(prompt) for prompt in self._texts_of_prompts()]
-            found_by = {"prompts": prompts, "max_tokens": self.max_tokens}
+            finder = {"prompts": prompts, "max_tokens": self.max_tokens}
         else:
-            found_by = self._parser.fingerprint()
+            finder = self._parser.fingerprint()
         own = {name: getattr(self, name) for name in ("aggregate", "unmatched", "empty", "detections")}
         root_nouns = self._root()[1]
-        return {
-            "metric": type(self).__name__,
-            **own,
-            **found_by,
-            "root_nouns": root_nouns,
-            **self._encoder.fingerprint(),
-        }
+        return {"metric": type(self).__name__, **own, **finder, "root_nouns": root_nouns, **self._encoder.fingerprint()}
 
     def score(self, items: Items, context: Context) -> Scores:
         """Score each item; see ``Metric.score``.

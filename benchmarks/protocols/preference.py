@@ -116,11 +116,7 @@ VOTED_ROWS: Mapping[str, Any] = {
     "protocol": {"votes": "share", "human_ties": "half"},
 }
 """Keys of a task whose rows, of votes for captions, capbench writes."""
-RANKED_ROWS: Mapping[str, Any] = {
-    "output_type": "preference",
-    "doc_to_candidates": "captions",
-    "doc_to_ranking": "ranks",
-}
+RANKED_ROWS = {"output_type": "preference", "doc_to_candidates": "captions", "doc_to_ranking": "ranks"}
 """Keys of a task whose rows, of captions with their ranks by one rater, capbench writes."""
 
 

@@ -257,18 +257,15 @@ class PhraseFilter(Stage):
                 continue
             yield phrase_scores(detections, settings.scoring, settings.threshold)
 
+    def _question(self, phrase: str) -> str:
+        return fill(self.settings.question, phrase=phrase, article="an" if phrase[:1].lower() in "aeiou" else "a")
+
     def _by_answers(self, pieces: Sequence[_Piece], models: PipelineModels) -> Iterator[np.ndarray | NotGenerated]:
         """Yield 0 for each phrase that the model denies, else 1."""
         asked = [(number, phrase) for number, piece in enumerate(pieces) for phrase in piece.phrases]
         rows = [pieces[number].row for number, _ in asked]
         requests = [
-            CaptionRequest(
-                row.id,
-                row.id,
-                fill(self.settings.question, phrase=phrase, article="an" if phrase[:1].lower() in "aeiou" else "a"),
-                _SHORT,
-                pixels=row.pixels,
-            )
+            CaptionRequest(row.id, row.id, self._question(phrase), _SHORT, pixels=row.pixels)
             for row, (_, phrase) in zip(rows, asked, strict=True)
         ]
         answers = merged(models["answerer"].stream(requests)) if requests else Captioned()
