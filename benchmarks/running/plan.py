@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +232,7 @@ def resolve_call(
     names = [name.strip() for name in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
     plan = plan_tasks(index, names, models, metric_names, locations)
     fatal, tolerable = Missing(), Missing()
-    run, entries = {planned.task.task for planned in plan}, index.entries.values()
+    run, entries = {*map(attrgetter("task.task"), plan)}, index.entries.values()
     groups = [group for group in entries if group.score and (group.name in names or run >= {*group.score.mean_of})]
     call = ResolvedCall(plan, models, locations, tolerable, groups)
     if on_fetch is not None and (line := call.fetched_first()):

@@ -105,9 +105,9 @@ def test_settings_that_trl_cannot_carry_out_are_refused(grpo: Grpo, keys: dict[s
 
 
 def test_trl_is_told_of_dropout_and_device_and_keeps_two_checkpoints(grpo: Grpo, tmp_path: Path):
-    told = [opened(grpo(objective={"dropout": dropout}))._arguments(tmp_path) for dropout in (True, False)]
-    assert [arguments.disable_dropout for arguments in told] == [False, True]
-    assert (told[0].use_cpu, told[0].gradient_checkpointing, told[0].save_total_limit) == (True, False, 2)
+    dropped, kept = [opened(grpo(objective={"dropout": dropout}))._arguments(tmp_path) for dropout in (True, False)]
+    assert [dropped.disable_dropout, kept.disable_dropout] == [False, True]
+    assert (dropped.use_cpu, dropped.gradient_checkpointing, dropped.save_total_limit) == (True, False, 2)
     defaults = GrpoSettings(batch=4, reward=[RewardPart(metric="length")])
     assert (defaults.captions, defaults.dropout, defaults.kl, defaults.updates) == (8, True, 0, 1)
 
