@@ -524,6 +524,9 @@ def test_presets_and_bars_lead_to_the_samples_that_they_name(client: Any, viewed
     assert "models_disagree" not in client.get(f"/runs/{viewed.rated.key}/samples", params={"q": "meteo < 2"}).text
     answers = [client.get(address, params={"q": f"{name} > 0.1"}).text for name in ("METEOR", "`meteor`", "meteor")]
     assert len({re.search(r"[\d,]+ of", answer)[0] for answer in answers}) == 1
+    assert " with baum in any text" in client.get(address, params={"q": "baum"}).text
+    assert " with empty</p>" in client.get(address, params={"q": "empty"}).text
+    assert "relative rank (0 to 1) of the models" in client.get(address, params={"sort": "-models_disagree"}).text
     assert client.get(f"/runs/{viewed.rated.key}/samples?sort=-models_disagree").status_code == 404
 
 
