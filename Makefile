@@ -17,8 +17,8 @@ export PYTHONDONTWRITEBYTECODE :=
 SPEED_ARGS ?=
 # What bench-scale takes: SCALE_ARGS="--rows 10000" for a minute or two.
 SCALE_ARGS ?=
-# Processes of 'test': one more than cores, as tests wait for servers, disks and other processes, too.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
+# Processes of 'test': as many as cores. Each imports torch and all tests; one more takes a fifth longer.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 # What 'runs' finds CAPTURE's models in, unless they are installed: folders called as its settings name them.
 CAPTURE_RESOURCES ?= .
 # What kills takes: KILLS_ARGS="--kills 300 --seed 7", say.
