@@ -26,7 +26,6 @@ pytestmark = pytest.mark.costly
 
 REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 TINY = Path(__file__).with_name("tiny_loop.yaml").read_text(encoding="utf-8")
-METRIC = "capture[parser=grammar,synonyms=false,soft=false]"
 
 
 @pytest.fixture
