@@ -56,6 +56,11 @@ adapters: Registry[Callable[..., Adapter]] = Registry(
 )
 
 register_adapter = adapters.register
+"""A decorator that registers an adapter: ``@capbench.register_adapter("parrot")`` above its class.
+
+Raises:
+    UsageError: The name is taken.
+"""
 
 __all__ = [
     "Adapter",

@@ -73,6 +73,11 @@ metrics: Registry[type[Metric]] = Registry(
 )
 
 register_metric = metrics.register
+"""A decorator that registers a metric: ``@capbench.register_metric("word_overlap")`` above its class.
+
+Raises:
+    UsageError: The name is taken.
+"""
 
 EVALUATE_PREFIX = "evaluate:"
 """``evaluate:NAME`` is a metric of the evaluate library: a hub name, or a local folder or script."""

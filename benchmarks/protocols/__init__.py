@@ -28,6 +28,11 @@ protocols: Registry[type[Protocol[Any]]] = Registry(
 )
 
 register_protocol = protocols.register
+"""A decorator that registers a protocol: ``@capbench.register_protocol("odd_one_out")`` above its class.
+
+Raises:
+    UsageError: The name is taken.
+"""
 
 
 def names_where(holds: Callable[[type[Protocol[Any]]], bool]) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from docstrings import prose
@@ -44,6 +44,8 @@ COPIED = (
     *("benchmarks/records/run.schema.json", "tasks/flickr8k/flickr8k_source.yaml"),
 )
 """Files of the repository that the site shows or links to."""
+MODULES = ("*.py", *(f"{name}/**/*.py" for name in ("adapters", "benchmarks", "cli", "metrics", "recipes", "tasks")))
+"""Files of the package, for ``mkdocstrings``, which would walk the whole repository and import it."""
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 
@@ -54,14 +56,11 @@ def stage(target: Path) -> None:
     Raises:
         LookupError: A page is missing in the navigation of ``mkdocs.yml``, a link is broken, or a key has no docstring.
     """
-    shutil.rmtree(target, ignore_errors=True)
-    for source in (path for pattern in COPIED for path in sorted(ROOT.glob(pattern))):
-        copy = target / source.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
+    copy_files(MODULES, target.parent / "package/capbench")
+    copy_files(COPIED, target)
+    for page in target.rglob("*.md"):
         # Notebooks become pages.
-        copy.write_bytes(
-            source.read_bytes().replace(b".ipynb)", b".md)") if copy.suffix == ".md" else source.read_bytes()
-        )
+        page.write_bytes(page.read_bytes().replace(b".ipynb)", b".md)"))
     for book in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
         page = target / "docs/notebooks" / f"{book.stem}.md"
         page.parent.mkdir(exist_ok=True)
@@ -77,6 +76,15 @@ def stage(target: Path) -> None:
     (reference / "yaml.md").write_text(yaml_page(), encoding="utf-8")
     (reference / "python.md").write_text(python_page(), encoding="utf-8")
     check(target)
+
+
+def copy_files(patterns: Iterable[str], target: Path) -> None:
+    """Copy files of the repository into a folder, where they lie as in the repository; an existing one is replaced."""
+    shutil.rmtree(target, ignore_errors=True)
+    for source in (path for pattern in patterns for path in ROOT.glob(pattern)):
+        copy = target / source.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, copy)
 
 
 def check(target: Path) -> None:
