@@ -1,7 +1,7 @@
 """Runs the recipes of the shapes world with several seeds, and checks findings of the papers.
 
 ``python speed/replication.py --output FOLDER`` trains encoders; with ``--rewards`` the
-captioner: once by cross-entropy, then by SCST from the result, once per reward and seed.
+captioner: with each seed by cross-entropy, then by SCST from the result, once per reward.
 
 Finished trainings in FOLDER are not repeated. Exit code 1 if a check fails.
 """
@@ -9,7 +9,7 @@ Finished trainings in FOLDER are not repeated. Exit code 1 if a check fails.
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -34,7 +34,7 @@ VARIANTS: Variants = {
 }
 _COUNTS = ("length", "rep_1", "rep_4")
 Values = Mapping[str, Mapping[str, Sequence[float]]]
-"""Variant to task and statistic to a value per seed; ``start`` has one value."""
+"""Variant to task and statistic to a value per seed."""
 
 
 ReplicationCheck = tuple[str, str, str]
@@ -79,26 +79,27 @@ REWARD_SEEDS = 6
 """With three seeds, half of the intervals that now exclude 0 contained it."""
 
 
-def measured(folder: Path, seeds: Sequence[int], variants: Variants) -> dict[str, dict[str, list[float]]]:
-    """Return the figures of variants, each trained once per seed.
+def measured(
+    folder: Path, seeds: Sequence[int], variants_of: Callable[[int], Variants]
+) -> dict[str, dict[str, list[float]]]:
+    """Return the figures of variants, each trained once per seed, and of what they start from.
 
     Args:
         folder: The folder of trainings.
         seeds: Seeds of the trainings.
-        variants: The variants.
+        variants_of: Seed to its variants.
     """
-    figures: dict[str, dict[str, list[float]]] = {"start": {}}
+    figures: dict[str, dict[str, dict[int, float]]] = {"start": {}}
     for seed in seeds:
-        for variant, (recipe, changes) in variants.items():
-            of_variant = figures.setdefault(variant, {})
+        for variant, (recipe, changes) in variants_of(seed).items():
             place = folder / f"{variant.replace(', ', '-').replace(' ', '_')}-{seed}"
             for row in _scores(place, recipe, (*changes, f"seed={seed}")):
                 figure = f"{row['task']} {row['metric' if row['statistic'] == 'mean' else 'statistic']}"
-                figures["start"][figure] = [row["before"]["value"]]
-                of_variant.setdefault(figure, []).append(row["after"]["value"])
-            text = ", ".join(f"{name} {100 * values[-1]:.1f}" for name, values in of_variant.items())
+                for name, side in (("start", "before"), (variant, "after")):
+                    figures.setdefault(name, {}).setdefault(figure, {})[seed] = row[side]["value"]
+            text = ", ".join(f"{name} {100 * values[seed]:.1f}" for name, values in figures[variant].items())
             print(f"{variant}, seed {seed}: {text}", flush=True)
-    return figures
+    return {name: {figure: list(of.values()) for figure, of in of_name.items()} for name, of_name in figures.items()}
 
 
 def _scores(place: Path, recipe: str, changes: Sequence[str]) -> list[dict[str, Any]]:
@@ -131,7 +132,8 @@ def cell(values: Sequence[float], scale: int) -> str:
     """Format values of several seeds: mean ± standard deviation, as tables scale them."""
     if not values:
         return ""
-    spread = f" ± {scale * stdev(values):.1f}" if len(values) > 1 else ""
+    # Encoders start from one model, whatever the seed.
+    spread = f" ± {scale * stdev(values):.1f}" if len(set(values)) > 1 else ""
     return f"{scale * fmean(values):.1f}{spread}"
 
 
@@ -139,7 +141,7 @@ def checked(values: Values, checks: Sequence[ReplicationCheck]) -> list[list[str
     """Return a row per check whose variants both have figures.
 
     A row has the check, the mean difference, times 100 except for counts, with its 95 % interval by Student's t over
-    seeds, and whether it is shown or missing. If both variants were trained, differences are paired by seed.
+    seeds, and whether it is shown or missing. Differences are paired by seed.
     """
     from scipy.stats import ttest_1samp
 
@@ -148,8 +150,7 @@ def checked(values: Values, checks: Sequence[ReplicationCheck]) -> list[list[str
         high, low = (values.get(variant, {}).get(figure, []) for variant in (higher, lower))
         if not (high and low):
             continue
-        others = low if len(low) > 1 else [*low] * len(high)
-        gains = [_scale(figure) * (value - other) for value, other in zip(high, others, strict=True)]
+        gains = [_scale(figure) * (value - other) for value, other in zip(high, low, strict=True)]
         difference = f"{fmean(gains):+.1f}"
         if len(gains) > 1:
             interval = ttest_1samp(gains, 0).confidence_interval()
@@ -177,6 +178,15 @@ def reward_variants(start: Path) -> Variants:
     return {name: (f"shapes_{name}", changes) for name in REWARDS}
 
 
+def captioner(folder: Path, seed: int) -> Path:
+    """Return the captioner that rewards start from, which cross-entropy trains unless it is there."""
+    place = folder / f"captioner_xe-{seed}"
+    if not (place / CARD).is_file():
+        call = TrainingCall(load_recipe("shapes_captioner_xe", [f"seed={seed}"]), TrainingProcesses("cpu"))
+        run_recipe(call, place, lambda taken: None, {}, judge=False)
+    return place
+
+
 def main() -> int:
     """Train, print the tables, and return 1 if a check fails."""
     parser = argparse.ArgumentParser(description="Check findings of the papers on the recipes of the shapes world.")
@@ -184,14 +194,12 @@ def main() -> int:
     parser.add_argument("--rewards", action="store_true", help="train captioners by rewards instead of encoders")
     parser.add_argument("--seeds", type=int, help=f"number of seeds (3; of rewards {REWARD_SEEDS})")
     options = parser.parse_args()
-    start: Path = options.output / "captioner_xe"
-    variants, checks, seeds = VARIANTS, (*CHECKS, *POSITIVES), 3
-    if options.rewards:
-        variants, checks, seeds = reward_variants(start), REWARD_CHECKS, REWARD_SEEDS
-    if options.rewards and not (start / CARD).is_file():
-        call = TrainingCall(load_recipe("shapes_captioner_xe"), TrainingProcesses("cpu"))
-        run_recipe(call, start, lambda taken: None, {}, judge=False)
-    values = measured(options.output, range(options.seeds or seeds), variants)
+    checks, seeds = (REWARD_CHECKS, REWARD_SEEDS) if options.rewards else ((*CHECKS, *POSITIVES), 3)
+
+    def variants_of(seed: int) -> Variants:
+        return reward_variants(captioner(options.output, seed)) if options.rewards else VARIANTS
+
+    values = measured(options.output, range(options.seeds or seeds), variants_of)
     rows = checked(values, checks)
     faults = [
         f"{figure}: {higher} is not above {lower}"
