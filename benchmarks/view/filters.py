@@ -51,6 +51,12 @@ def column_name(name: str) -> str:
     return name if token and token["name"] and name not in _WORDS else f"`{name}`"
 
 
+def is_text(query: str) -> bool:
+    """Return whether a filter is one text, which is looked for in all columns of texts."""
+    token = _TOKEN.fullmatch(query)
+    return token is not None and token.lastgroup in ("text", "name") and query not in FLAGS
+
+
 def select(query: str, samples: RunSamples, extra: ExtraColumns) -> np.ndarray:
     """Return ``[n]`` whether each sample fits a filter.
 

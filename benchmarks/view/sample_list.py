@@ -17,7 +17,7 @@ from ...errors import DataError, UsageError, did_you_mean
 from ..tables.pages.charts import round_step
 from ..tables.pages.rendering import score
 from ..tables.text import readable, texts_of
-from .filters import DISAGREEMENT, FLAGS, METRICS_DISAGREE, MODELS_DISAGREE, TITLES, FilterError, column_name
+from .filters import DISAGREEMENT, METRICS_DISAGREE, MODELS_DISAGREE, TITLES, FilterError, column_name, is_text
 from .finding import Runs, ShownRun, comparable
 from .samples import RunSamples, column_label, relative_ranks, shared_rows, spread
 from .site import NoSuchPageError, Site, address
@@ -186,8 +186,7 @@ class SampleList:
         state, total = self.state, len(self.samples)
         parts = [f"{len(self.order):,} of {total:,} samples" if len(self.order) < total else f"{total:,} samples"]
         if state.query:
-            is_text = state.query not in FLAGS and re.fullmatch(r"""[\w-]+|"[^"]*"|'[^']*'""", state.query)
-            parts.append(f"with {state.query}{' in any text' if is_text else ''}")
+            parts.append(f"with {state.query}{' in any text' if is_text(state.query) else ''}")
         if state.sort:
             name = label(self.run, state.sort)
             parts.append(f"by {name}, {'highest' if state.descending else 'lowest'} first")

@@ -17,7 +17,7 @@ from ...atomic_files import DRAFT, folder_lock, own_name, put_in_place, remove_a
 from ...errors import TrainingError, UsageError
 from ...paths import without_folders
 from ...permissions import runs_code
-from .checkpoints import CHECKPOINTS
+from .checkpoints import CHECKPOINTS, TrainingState
 from .contract import WEIGHTS, Trainer, TrainingCall, start_of, trainers
 from .history import StepReport, draw_history, read_history
 from .judging import Row, compared, judged, model_card, require_judges, sensitivities, trainable_count
@@ -147,9 +147,9 @@ def run_recipe(
         BenchError: See :func:`opened`; or the training cannot continue.
     """
     trainer, recipe = opened(call), call.loaded.recipe
-    start = start_of(recipe)
-    if judge:
-        require_judges(recipe.judge, start, recipe.probe, trainer.rewarded, _shared(call, options))
+    shared = _shared(call, options) if judge else None
+    if shared is not None:
+        require_judges(recipe.judge, start_of(recipe), recipe.probe, trainer.rewarded, shared)
     (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     refusal = TrainingError(
         f"{folder}: another training writes there, or workers of one that was killed.",
@@ -158,28 +158,34 @@ def run_recipe(
     with folder_lock(folder / CHECKPOINTS, refusal) if call.processes.is_first else nullcontext():
         fingerprint = hashlib.sha256(f"{recipe.fingerprint()} {trainer.rows.digest()}".encode()).hexdigest()
         state = trainer.train(folder, on_step, fingerprint)
-        if not call.processes.is_first:
-            return TrainingResult([])
-        values = recipe.model_dump(mode="json")
-        values["model"]["arguments"] |= start.pinned()
-        _write_json(folder / RECIPE, values)
-        remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
-        if why := draw_history(folder, recipe.recipe):
-            remarks.append(f"no figure of the losses: {why}")
-        _write_result(trainer, folder)
-        scores, sensitivity, shared = list[Row](), list[Row](), _shared(call, options)
-        if judge and recipe.judge:
-            both = {"before": start, "after": resolve_model(str(folder))}
-            runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
-            scores = compared(runs["before"], runs["after"], trainer.rewarded)
-        if judge and recipe.probe is not None and trainer.rewarded:
-            sensitivity = sensitivities(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
-            _write_json(folder / SENSITIVITY, sensitivity)
-        seconds = sum(line.get("seconds", 0.0) for line in read_history(folder))
-        card = model_card(call.loaded, folder, trainer, state, seconds, scores, sensitivity)
-        _write_json(folder / SCORES, scores)
-        write_whole(folder / CARD, without_folders(card))
-        return TrainingResult(scores, remarks)
+        return _write_and_judge(call, trainer, state, folder, shared) if call.processes.is_first else TrainingResult([])
+
+
+def _write_and_judge(
+    call: TrainingCall, trainer: Trainer, state: TrainingState, folder: Path, shared: dict[str, Any] | None
+) -> TrainingResult:
+    """Write a trained model with its card; ``shared`` are options of ``evaluate``, or None not to judge it."""
+    recipe, start = call.loaded.recipe, start_of(call.loaded.recipe)
+    values = recipe.model_dump(mode="json")
+    values["model"]["arguments"] |= start.pinned()
+    _write_json(folder / RECIPE, values)
+    remarks = [f"{left}: {why}" for left, why in trainer.rows.left_out.items()]
+    if why := draw_history(folder, recipe.recipe):
+        remarks.append(f"no figure of the losses: {why}")
+    _write_result(trainer, folder)
+    scores, sensitivity = list[Row](), list[Row]()
+    if shared is not None and recipe.judge:
+        both = {"before": start, "after": resolve_model(str(folder))}
+        runs = {when: judged(recipe.judge, model, folder / "runs" / when, shared) for when, model in both.items()}
+        scores = compared(runs["before"], runs["after"], trainer.rewarded)
+    if shared is not None and recipe.probe is not None and trainer.rewarded:
+        sensitivity = sensitivities(recipe.probe, trainer.rewarded, folder / "runs" / "reward", shared)
+        _write_json(folder / SENSITIVITY, sensitivity)
+    seconds = sum(line.get("seconds", 0.0) for line in read_history(folder))
+    card = model_card(call.loaded, folder, trainer, state, seconds, scores, sensitivity)
+    _write_json(folder / SCORES, scores)
+    write_whole(folder / CARD, without_folders(card))
+    return TrainingResult(scores, remarks)
 
 
 def _write_json(file: Path, values: object) -> None:
