@@ -46,7 +46,7 @@ Bench = Callable[..., Ended]
 
 def call_bench(hub: Hub, folder: Path, *arguments: str, **environment: str) -> Ended:
     """Call ``bench`` in a folder, below which are the hub's cache (``home``), bench's own, data and runs."""
-    own = {"BENCH_CACHE": str(folder / "cache"), "CAPBENCH_DATA": str(folder / "data"), "SHORT_WAITS": "1"} | environment
+    own = {"BENCH_CACHE": f"{folder}/cache", "CAPBENCH_DATA": f"{folder}/data", "SHORT_WAITS": "1"} | environment
     environment = hub.environment(folder / "home", **own)
     ended = run_python("-m", "capbench.cli.main", *arguments, folder=folder, environment=environment)
     return Ended(ended.returncode, ended.stdout, ended.stderr, folder / "runs")

@@ -187,7 +187,8 @@ def scenario_node_that_is_lost_costs_what_it_had_in_hand(executor: RayExecutor, 
         assert dict(executor.map(recorded, SHARDS, resources)) == SQUARES
         lost.join()
         assert sum(len(recorded.calls(number)) for number in range(12)) <= 12 + 1
-        cluster.add_node(num_cpus=1, num_gpus=1)
+        if resources is not MODEL:
+            cluster.add_node(num_cpus=1, num_gpus=1)
 
 
 def scenario_room_that_does_not_come_back_ends_the_run(
