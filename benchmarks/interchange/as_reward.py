@@ -19,10 +19,10 @@ from ...adapters.images.handles import as_png, is_decoded
 from ...errors import DataError, UsageError, counted
 from ...metrics import Cache, Items, NoCache, Scores
 from ...permissions import Permissions, permit
-from ...rows import is_number
+from ...rows import BadRow, is_number
 from ...tasks.schema import MetricEntry
 from ..inputs.failures import FailureLog
-from ..inputs.items import gather, image_key, references_fault, references_of
+from ..inputs.items import gather, image_key, references_fault, references_of, text_fault
 from ..inputs.models import LoadedWhenAsked, NamedModels, named_or_given
 from ..inputs.settings import read_metric, split_metrics
 from ..running.execution import execution_of
@@ -269,7 +269,13 @@ class Reward(RewardFunction):
         failures = FailureLog(strict=False)
         values = {metric.name: np.full(len(rows), np.nan) for metric in self._planned}
         with permit(self._permissions):
-            usable = list(caption_rows(rows, self.needs, "zero", failures))
+            # An empty text has the metrics' value of one; what is no text has none.
+            checked = [
+                row if isinstance(text := row.get("candidate", row.get("caption", "")), str)
+                else BadRow(str(number), f"its completion {text_fault(text)}")
+                for number, row in enumerate(rows)
+            ]  # fmt: skip
+            usable = list(caption_rows(checked, self.needs, "zero", failures))
             reasons = {int(failure.sample): f"{failure.subject}: {failure.reason}" for failure in failures.entries}
             items, item_of_row, _ = gather(usable, finds_by_id(self._planned))
             at = [int(row.id) for row in usable]

@@ -12,6 +12,7 @@ from tiny_images import noise_image
 
 import capbench
 from capbench.benchmarks.interchange.as_reward import written_corpus
+from capbench.benchmarks.store.store import Store
 from capbench.errors import DataError, UsageError
 
 CORPUS = [
@@ -79,6 +80,8 @@ def test_images_are_objects_paths_or_lists_of_one(tmp_path: Path, monkeypatch: p
     captions = ["a red circle", "a blue square"]
     values = reward(completions=captions, image=["noise.png"] * 2)
     assert None not in values
+    with Store(tmp_path / "store.sqlite") as store:
+        assert {kept.fingerprint["of"] for kept in store.stats()} >= {"image", "text"}
     assert reward(completions=captions, images=[[image]] * 2) == values
     with pytest.warns(UserWarning, match="completion 1: image: "):
         assert reward(completions=captions, images=[[image], [image] * 2]) == [values[0], None]
@@ -108,6 +111,9 @@ def test_completion_without_references_is_an_error_or_the_given_value():
     for value in (-1.0, None):
         with pytest.warns(UserWarning, match="completion 0: [^;]*$"):
             assert capbench.reward("meteor", on_error=value)(**columns, log_metric=pytest.fail) == [value, *second]
+    with pytest.warns(UserWarning, match=r"completion 0: .* is null; completion 2: .* is not text but int"):
+        texts = [chat(None), "", 3]
+        assert capbench.reward("meteor", on_error=None)(completions=texts, references=["a"] * 3) == [None, 0.0, None]
     for count, more in ((3, "completion 2: [^;]*$"), (4, "completion 2: [^;]*; and 1 more$")):
         with pytest.warns(UserWarning, match=more):
             capbench.reward("meteor", on_error=None)(completions=["a"] * count, references=[[]] * count)
