@@ -22,6 +22,7 @@ import capbench
 from capbench.adapters.images.handles import as_png
 from capbench.benchmarks.interchange import remote_reward, reward_server
 from capbench.benchmarks.tables.pages.serving import Guard
+from capbench.cli.main import main
 from capbench.errors import AdapterError, DataError, UsageError
 
 TOKEN = "0123456789abcdef"
@@ -82,6 +83,18 @@ def test_trainer_elsewhere_gets_what_it_would_get_here(address: str, monkeypatch
         there(completions=COMPLETIONS, references=[*REFERENCES[:3], []])
     with pytest.raises(UsageError, match="no column 'references'"):
         there(completions=COMPLETIONS)
+
+
+def test_command_serves_a_weighted_sum_to_who_has_the_token_of_the_environment(monkeypatch: pytest.MonkeyPatch):
+    from starlette.testclient import TestClient
+
+    servers = list[Any]()
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: servers.append(server))
+    monkeypatch.setenv("CAPBENCH_TOKEN", TOKEN)
+    assert main(["serve", "--metrics", "meteor,length", "--weights", "1,-0.1"]) == 0
+    client = TestClient(servers[0].config.app, base_url="http://127.0.0.1", headers=BEARER)
+    here = capbench.reward({"meteor": 1.0, "length": -0.1})
+    assert client.post("/score", json=STEP).json()["rewards"] == here(**STEP)
 
 
 def test_token_is_of_the_environment_and_a_server_that_is_not_there_is_named(address: str, monkeypatch):
