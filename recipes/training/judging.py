@@ -283,7 +283,7 @@ def _library(weights: Path) -> tuple[str | None, list[str]]:
 
 
 def _front_matter(loaded: LoadedRecipe, name: str, library: str | None, scores: Sequence[Row]) -> list[str]:
-    """Return the lines that the hub reads: library, base model, and the values after the training."""
+    """Return the lines that the hub reads: licence and name of the base model, library, data, and values afterwards."""
     from huggingface_hub import EvalResult, ModelCardData
 
     start = start_of(loaded.recipe)
@@ -301,7 +301,14 @@ def _front_matter(loaded: LoadedRecipe, name: str, library: str | None, scores: 
         for row in scores
         if row["after"]["value"] is not None
     ]
+    # The hub refuses names of licences that it does not know.
+    licence = re.sub(r"[^a-z0-9.]+", "-", start.licence.lower()).strip("-")
+    named = licence if licence in ("", "apache-2.0", "mit") else "other"
+    data = loaded.recipe.data.task
     card = ModelCardData(
+        license=named or None,
+        license_name=licence if named == "other" else None,
+        datasets=[data] if data else None,
         base_model=start.source if is_on_hub else None,
         library_name=library,
         model_name=name,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from huggingface_hub import ModelCard
 
 import capbench
 from capbench.adapters.aliases import resolve_model
@@ -105,6 +106,7 @@ def test_change_of_a_corpus_value_is_the_jackknifes_over_documents(both: dict[st
 
 def test_change_of_an_encoder_is_paired_by_the_statistics_of_the_task_and_categories_have_none(tmp_path: Path):
     judges = [JudgeTask(task=task, metrics=["clip_s"], limit=60) for task in ("shapes_expert_shapes", "shapes_foil")]
+    judges.append(JudgeTask(task="shapes_dci_all_scm", limit=60))
     before, after = (
         judged(judges, resolve_model(name), tmp_path / name, {}) for name in ("shapes-clip-plain", "shapes-clip")
     )
@@ -130,6 +132,8 @@ def test_card_of_a_recipe_of_ones_own_names_its_file_and_a_missing_choice_is_tol
     file.write_text(text + "lora: none\n", encoding="utf-8")
     card = card_of(load_recipe(str(file)))
     head = "---\nmodel_name: x\ntags:\n- capbench\n- mine\n---\n\n# x\n\n"
+    hub = ModelCard(card_of(load_recipe("sdci_pick1", ("model.name=openai-clip-vit-b-32",)))).data
+    assert (hub.license, hub.datasets, hub.tags) == ("mit", ["dci_all_neg"], ["capbench", "sdci_pick1"])
     assert card.startswith(f"{head}    bench train 'of mine.yaml'\n    bench run --model x ")
 
 
