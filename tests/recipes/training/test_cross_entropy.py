@@ -10,10 +10,13 @@ from typing import Any
 import forked
 import pytest
 import torch
+from accelerate.state import DistributedType, PartialState
 from killed_training import killed_at, untold
 from safetensors.torch import load_file
 from started_by_torchrun import in_two
 from tiny_recipes import VALIDATION, call_of
+from torch.multiprocessing.spawn import ProcessExitedException
+from transformers import Trainer
 
 from capbench.errors import BenchError, TrainingError, UsageError
 from capbench.recipes.training.checkpoints import CHECKPOINTS, MARK
@@ -143,12 +146,24 @@ def test_what_cannot_go_on_is_said(llava: Make, tmp_path: Path):
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["copies", "fsdp"])
-def test_two_processes_train_as_one_does(llava: Make, tmp_path: Path, split: bool):
+def test_two_processes_train_as_one_does(llava: Make, tmp_path: Path, split: bool, monkeypatch: pytest.MonkeyPatch):
     objective = {"fsdp": True, "checkpointing": True} if split else {}
     call = llava(objective={"piece": 1, **objective}, data=VALIDATION, stop={"steps": 3, "every": 2, "keep": "best"})
     alone = trained(call, tmp_path / "one")
-    two, recipe = tmp_path / "two", str(call.loaded.parsed.path)
+    two, recipe, prepare = tmp_path / "two", str(call.loaded.parsed.path), Trainer.create_accelerator_and_postprocess
+
+    def prepare_as_on_gpus(trainer: Trainer) -> None:
+        # On processors accelerate would not split, and say nothing; it can.
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+        prepare(trainer)
+
+    if split:
+        monkeypatch.setattr(Trainer, "create_accelerator_and_postprocess", prepare_as_on_gpus)
+    with pytest.raises(ProcessExitedException):
+        in_two(lambda: run_recipe(call_of(recipe), two, killed_at(3), {}, judge=False))
     in_two(lambda: run_recipe(call_of(recipe), two, untold, {}, judge=False))
+    # What is split has its optimiser in a file of another name.
+    assert (two / CHECKPOINTS / "checkpoint-3" / "optimizer.bin").exists() == split
     (file,) = (two / "weights").glob("*model*.safetensors")
     both = load_file(file)
     assert both.keys() == alone.keys()
