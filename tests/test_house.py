@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -166,6 +167,15 @@ def test_rooms_stay_small_and_names_say_something():
         faults.append(f"benchmarks: {len(entries)} entries")
 
     assert not faults, "\n".join(faults)
+
+
+def test_wheel_lacks_what_makes_the_shapes_world_alone(monkeypatch: pytest.MonkeyPatch):
+    shipped = set[str]()
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("setuptools.setup", lambda packages: shipped.update(packages))
+    runpy.run_path("setup.py")
+    packages = {".".join(("capbench", *file.parent.relative_to(ROOT).parts)) for file in sources()}
+    assert packages - shipped == {"capbench.recipes.shapes.world"}
 
 
 def test_no_protocol_is_spelled_outside_the_protocols():

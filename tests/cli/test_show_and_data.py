@@ -139,6 +139,7 @@ def test_reader_of_the_user_is_shown_with_what_it_is_given_and_does_not_run(benc
         ("models", "model", "captions:FILE"),
         ("adapters", "adapter", "captions"),
         ("trainers", "trainer", "contrastive"),
+        ("stages", "stage", "merge"),
     ],
 )
 def test_list_is_printed_as_text_and_as_json(bench, kind: str, column: str, member: str):

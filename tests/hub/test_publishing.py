@@ -52,6 +52,7 @@ def test_factors_are_trained_and_published_over_a_commit_of_their_model(
     assert alias == {"adapter": "hf", **base, "peft": "./weights"}
     assert json.loads((tmp_path / "tuned" / "recipe.json").read_text())["model"] == {"name": "hf", "arguments": base}
     assert f"commit {commit} of org/tiny-llava" in trained[1]
+    assert not (tmp_path / "tuned" / "weights" / "README.md").exists()
 
     (created,) = hub.asked("/api/repos/create")
     assert f"{created}" not in hub.requests[: hub.requests.index(created)]

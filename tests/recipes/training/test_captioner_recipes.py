@@ -38,6 +38,7 @@ def test_dry_run_says_what_a_step_would_hold_and_takes_none(scst: Make, trainer:
     shown, of_pieces = dict(dry_run(call)), dict(dry_run(in_pieces))
     assert shown["steps"] == "4 at most; 3 per epoch"
     assert (shown["rows"], shown["judged by"]) == ("12", "no task")
+    assert ("GPU-hours" in shown, shown["each GPU needs"]) == (trainer == "captioner_xe", "0.0 GB")
     tuner = opened(call)
     numbers = sum(parameter.numel() for parameter in tuner.parameters.values())
     assert shown["trained"].startswith(f"{numbers:,} of ")

@@ -113,6 +113,9 @@ def test_loss_is_the_papers_sum_over_features_of_the_adapter(call: Make):
         [term.item() for term in expected]
     )
     assert parts["loss"] == exactly((expected[0] + 0.3 * expected[1] + 0.2 * expected[2]).item())
+    # Random crops are other images.
+    cropped = in_double(opened(call(objective={**FURTHER, "crop": [0.1, 0.2]})))
+    assert cropped.backward(0)["loss"] != exactly(parts["loss"])
 
 
 def test_negatives_have_their_weight_and_alpha_its_own(call: Make):

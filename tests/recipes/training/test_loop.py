@@ -90,20 +90,20 @@ def test_damaged_checkpoint_is_said(call: Make, tmp_path: Path):
         run_recipe(call(), tmp_path / "out", untold, {})
 
 
-def test_training_ends_when_the_validation_loss_has_not_been_lower_and_keeps_the_best(call, tmp_path):
+@pytest.mark.parametrize(("watch", "best", "better"), [(None, min, "lower"), ("recall@1", max, "higher")])
+def test_training_ends_when_what_is_watched_has_not_been_better_and_keeps_the_best(call, tmp_path, watch, best, better):
     # A rate that only harms.
-    recipe_call = call(
-        data=VALIDATION, optimiser={"rate": 0.05}, stop={"steps": 40, "every": 1, "patience": 3, "keep": "best"}
-    )
+    stop = {"steps": 40, "every": 1, "patience": 3, "keep": "best", "watch": watch}
+    recipe_call = call(data=VALIDATION, optimiser={"rate": 0.05}, stop=stop, measure={"metrics": ["recall@1"]})
     trainer: Any = opened(recipe_call)
     loop = Loop(trainer, tmp_path, "f")
     state = loop.run(untold)
-    losses = [line["validation_loss"] for line in read_history(tmp_path) if "validation_loss" in line]
-    assert state.step == len(losses) < 40
-    assert state.best == min(losses) == losses[state.best_step - 1]
+    values = [line[watch or "validation_loss"] for line in read_history(tmp_path) if "validation_loss" in line]
+    assert state.step == len(values) < 40
+    assert state.best == best(values) == values[state.best_step - 1]
     assert state.step - state.best_step == 3
-    assert "not lower for 3 steps" in state.ended
-    assert trainer.validate() == {"validation_loss": pytest.approx(state.best, abs=1e-6)}
+    assert f"not {better} for 3 steps" in state.ended
+    assert trainer.validate()[watch or "validation_loss"] == pytest.approx(state.best, abs=1e-6)
     kept, _ = last_checkpoint(tmp_path)
     assert (kept["step"], kept["ended"]) == (state.step, state.ended)
     # Of the best and of the last one.

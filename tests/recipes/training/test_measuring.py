@@ -96,15 +96,7 @@ def test_trackers_log_each_step_without_a_network(name: str, call: Make, encoder
     # 'make setup' installs each in a folder of its own.
     places = f"{sys.prefix}/{name}:{os.environ.get('PYTHONPATH', '')}"
     keys = {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path), "PYTHONPATH": places}
-    words = [
-        "train",
-        str(call().loaded.parsed.path),
-        "--output",
-        str(tmp_path / "out"),
-        "--no_judge",
-        "--device",
-        "cpu",
-    ]
+    words = ["train", str(call().loaded.parsed.path), "--output", str(tmp_path / "out"), "--no_judge", "--device=cpu"]
     code = "from capbench.cli.main import program; program()"
     command = [sys.executable, "-c", code, *words, "--log_to", name, "--run_functions", "--allow_outside", str(encoder)]
     subprocess.run(command, env=os.environ | keys, cwd=tmp_path, check=True)

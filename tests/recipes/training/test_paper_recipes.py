@@ -1,6 +1,7 @@
 """The papers' contrastive recipes as they ship, on tiny checkpoints in the real formats."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -187,7 +188,10 @@ def test_sdci_gives_a_folder_that_transformers_reads(train: Callable[..., Made],
 
 
 def test_negclip_changes_all_weights_and_open_clip_reads_them(train, encoder, data):
-    trainer, folder = train("negclip", "open_clip", rows(data)[0], "objective.piece=1", "optimiser.rate=0.001")
+    changes = ("objective.piece=1", "optimiser.rate=0.001", "optimiser.clamp={logit_scale: [0, 1]}")
+    trainer, folder = train("negclip", "open_clip", rows(data)[0], *changes)
+    shipped = load_recipe("negclip").recipe.optimiser
+    assert (shipped.no_decay, shipped.clamp) == ("vectors", {"logit_scale": (0, math.log(100))})
     assert "negatives" not in read_history(folder)[0]
     # Of two rows and of one like each.
     drawn = trainer._drawn(0)
@@ -205,6 +209,7 @@ def test_negclip_changes_all_weights_and_open_clip_reads_them(train, encoder, da
         trainer.usable(Rows([lacking], {}))
     assert len(trainer.usable(Rows([row, replace(lacking, id="other")], {})).rows) == 5
     read = plain(folder / "weights").state_dict()
+    assert read["logit_scale"] <= 1
     before = plain(encoder).state_dict()
     assert {name for name, value in read.items() if torch.equal(value, before[name])} <= {"attn_mask", "logit_scale"}
     for name, parameter in trainer.parameters.items():
