@@ -89,6 +89,7 @@ world: $(READY)  ## Train the models of the shapes world anew: 25 to 50 minutes 
 recipes: $(READY)  ## Carry out the recipes of the shapes world with several seeds, and look what they show
 	$(BIN)/python speed/replication.py --output trained
 	$(BIN)/python speed/replication.py --rewards --output trained
+	$(BIN)/bench train shapes_grpo_meteor --output trained/grpo_meteor
 	$(BIN)/python speed/self_training.py --output trained/loops
 
 docs: $(READY)  ## Build the site into build/site; a broken link, an unknown reference or a page left out fails

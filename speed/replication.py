@@ -192,9 +192,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Check findings of the papers on the recipes of the shapes world.")
     parser.add_argument("--output", type=Path, required=True, help="output folder")
     parser.add_argument("--rewards", action="store_true", help="train captioners by rewards instead of encoders")
-    parser.add_argument("--seeds", type=int, help=f"number of seeds (3; of rewards {REWARD_SEEDS})")
+    parser.add_argument("--seeds", type=int, help=f"number of seeds (4; of rewards {REWARD_SEEDS})")
     options = parser.parse_args()
-    checks, seeds = (REWARD_CHECKS, REWARD_SEEDS) if options.rewards else ((*CHECKS, *POSITIVES), 3)
+    checks, seeds = (REWARD_CHECKS, REWARD_SEEDS) if options.rewards else ((*CHECKS, *POSITIVES), 4)
 
     def variants_of(seed: int) -> Variants:
         return reward_variants(captioner(options.output, seed)) if options.rewards else VARIANTS

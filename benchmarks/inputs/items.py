@@ -37,9 +37,7 @@ def text_fault(text: Any) -> str | None:
         return f"is not text but {type(text).__name__}"
     if not text.strip():
         return "is empty"
-    if not is_utf8(text):
-        return "is not valid UTF-8"
-    return None
+    return None if is_utf8(text) else "is not valid UTF-8"
 
 
 def candidate_fault(text: Any) -> str | None:

@@ -270,11 +270,9 @@ class Reward(RewardFunction):
         values = {metric.name: np.full(len(rows), np.nan) for metric in self._planned}
         with permit(self._permissions):
             # An empty text has the metrics' value of one; what is no text has none.
-            checked = [
-                row if isinstance(text := row.get("candidate", row.get("caption", "")), str)
-                else BadRow(str(number), f"its completion {text_fault(text)}")
-                for number, row in enumerate(rows)
-            ]  # fmt: skip
+            said = [row.get("candidate", row.get("caption", "")) for row in rows]
+            faults = {n: f"its completion {text_fault(it)}" for n, it in enumerate(said) if not isinstance(it, str)}
+            checked = [BadRow(str(n), faults[n]) if n in faults else row for n, row in enumerate(rows)]
             usable = list(caption_rows(checked, self.needs, "zero", failures))
             reasons = {int(failure.sample): f"{failure.subject}: {failure.reason}" for failure in failures.entries}
             items, item_of_row, _ = gather(usable, finds_by_id(self._planned))

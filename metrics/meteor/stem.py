@@ -118,9 +118,7 @@ def _without_past_or_participle(word: str, region_1: int) -> str:
         return base + "e"
     if base.endswith(_DOUBLES):
         return base[:-1]
-    if len(base) == region_1 and _SHORT_SYLLABLE_AT_END.search(base):
-        return base + "e"
-    return base
+    return base + "e" if len(base) == region_1 and _SHORT_SYLLABLE_AT_END.search(base) else base
 
 
 def _without_suffixes(word: str, region_1: int, region_2: int) -> str:
@@ -144,6 +142,4 @@ def _without_suffixes(word: str, region_1: int, region_2: int) -> str:
     if word.endswith("e"):
         in_region_1 = last >= region_1 and not _SHORT_SYLLABLE_AT_END.search(word[:-1])
         return word[:-1] if last >= region_2 or in_region_1 else word
-    if word.endswith("ll") and last >= region_2:
-        return word[:-1]
-    return word
+    return word[:-1] if word.endswith("ll") and last >= region_2 else word

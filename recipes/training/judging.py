@@ -288,10 +288,9 @@ def _front_matter(loaded: LoadedRecipe, name: str, library: str | None, scores: 
 
     start = start_of(loaded.recipe)
     is_on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", start.source) and not Path(start.source).exists()
-    task = "zero-shot-image-classification" if start.role == "encoder" else "image-to-text"
     results = [
         EvalResult(
-            task_type=task,
+            task_type="zero-shot-image-classification" if start.role == "encoder" else "image-to-text",
             dataset_type=row["task"],
             dataset_name=row["task"],
             metric_type=row["metric"],
@@ -304,11 +303,10 @@ def _front_matter(loaded: LoadedRecipe, name: str, library: str | None, scores: 
     # The hub refuses names of licences that it does not know.
     licence = re.sub(r"[^a-z0-9.]+", "-", start.licence.lower()).strip("-")
     named = licence if licence in ("", "apache-2.0", "mit") else "other"
-    data = loaded.recipe.data.task
     card = ModelCardData(
         license=named or None,
         license_name=licence if named == "other" else None,
-        datasets=[data] if data else None,
+        datasets=[data] if (data := loaded.recipe.data.task) else None,
         base_model=start.source if is_on_hub else None,
         library_name=library,
         model_name=name,
@@ -322,11 +320,11 @@ def _reward(rewarded: Sequence[RewardPart], scores: Sequence[Row]) -> list[str]:
     """Return a line on the metrics of the reward and those that no task judged; empty without a reward."""
     if not rewarded:
         return []
-    parts = [f"{part.weight:g} × {_with_model(part)}" for part in rewarded]
+    parts = " + ".join(f"{part.weight:g} × {_with_model(part)}" for part in rewarded)
     judged_parts = {metric for row in scores for metric in row["rewarded"]}
     unjudged = [_with_model(part) for part in rewarded if part.metric not in judged_parts]
     note = f"; judged by no task: {', '.join(unjudged)}" if unjudged and scores else ""
-    return [f"- **Reward**: {' + '.join(parts)}{note}."]
+    return [f"- **Reward**: {parts}{note}."]
 
 
 def _with_model(part: RewardPart) -> str:

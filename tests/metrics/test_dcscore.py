@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from chat_server import chat_server, completion, prompt_of
 from tiny_images import noise_png
 
@@ -31,6 +32,7 @@ from capbench.metrics.golden import read_golden
 from capbench.metrics.judging import MOST_CHARACTERS
 
 GOLDEN: dict[str, Any] = read_golden("dcscore")
+CASES = yaml.safe_load(Path(__file__).with_name("dcscore.yaml").read_text())
 IMAGE = ImageHandle(noise_png(0))
 
 
@@ -244,19 +246,7 @@ def test_item_without_an_oracle_or_an_image_is_named(prompts, oracle, judge):
         metric.score(items("c", images=()), context)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("{", "oracle.jsonl"),
-        ("", "has no row"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t"}', "oracle_facts: Field required"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": []}', "oracle_facts: List should have"),
-        ('{"image_name": "a.jpg", "oracle_caption": " ", "oracle_facts": ["f"]}', "row 1: oracle_caption: String"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": [1]}', "oracle_facts.0: Input should be a"),
-        ('{"image_name": "a.jpg", "oracle_caption": "t", "oracle_facts": ["f"]}\n'
-         '{"image_name": "b/a.png", "oracle_caption": "t", "oracle_facts": ["f"]}', "row 2: image 'a' already"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "said"), CASES["faulty facts"])
 def test_faulty_file_of_facts_is_told_by_its_row(tmp_path: Path, content: str, said: str):
     file = tmp_path / "oracle.jsonl"
     file.write_text(content)
@@ -337,19 +327,7 @@ def test_list_is_read_as_python_or_as_json_wherever_it_stands():
             read_entries(answer)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        '[{"fact": "a", "matched_oracle_id": 2}]',
-        '[{"fact": "a", "matched_oracle_id": -1}]',
-        '[{"fact": "a", "matched_oracle_id": "one"}]',
-        '[{"fact": "a", "matched_oracle_id": True}]',
-        '[{"fact": "a", "matched_oracle_id": 0}, {"fact": "b", "matched_oracle_id": 0}]',
-        '[{"fact": "b", "matched_oracle_id": 0}]',
-        '[{"fact": " ", "matched_oracle_id": 0}]',
-        "[]",
-    ],
-)
+@pytest.mark.parametrize("answer", CASES["unusable matches"])
 def test_matching_that_names_no_fact_of_either_side_cannot_be_used(answer: str):
     with pytest.raises(ValueError, match=r"answer"):
         read_matches(answer, [CaptionFact("a", True)], 2, "text")

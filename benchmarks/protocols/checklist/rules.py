@@ -347,9 +347,7 @@ def punctuation(caption: RuleInput) -> str:
     """Remove punctuation except inside words; add a final full stop if the caption has none."""
     joined = {match.start() for match in _JOINING.finditer(caption.text)}
     plain = "".join(" " if _MARK.match(sign) and at not in joined else sign for at, sign in enumerate(caption.text))
-    if plain == caption.text:
-        return ended(caption.text)
-    return " ".join(plain.split())
+    return ended(caption.text) if plain == caption.text else " ".join(plain.split())
 
 
 def sentence_order(caption: RuleInput) -> str:
